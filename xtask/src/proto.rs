@@ -91,5 +91,5 @@ fn snake_case(name: &str) -> String {
             out.push(letter);
         }
     }
-    out
+    if out == "type" { format!("r#{out}") } else { out }
 }

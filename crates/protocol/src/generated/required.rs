@@ -2649,7 +2649,7 @@ impl Required for ControlledShutdownResponse {
 
 impl Required for PbPredicate {
     fn missing(&self) -> Option<&'static str> {
-        if self.type.is_none() {
+        if self.r#type.is_none() {
             return Some("PbPredicate.type");
         }
         if let Some(inner) = &self.leaf {
