@@ -9,7 +9,12 @@ use anyhow::{Result, bail};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["proto"] => proto::generate(false),
         ["proto", "--check"] => proto::generate(true),
         _ => bail!("usage: cargo xtask proto [--check]"),

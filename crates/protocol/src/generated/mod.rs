@@ -6,6 +6,9 @@ pub mod messages;
 #[rustfmt::skip]
 #[allow(clippy::all)]
 mod required;
+#[rustfmt::skip]
+#[allow(clippy::all)]
+mod shapes;
 
 /// Presence check of the fields that the protocol requires.
 pub trait Required {
