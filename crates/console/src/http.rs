@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Exposition, MetricSource};
+use mainstem_metrics::{Exposition, MetricSource};
 
 /// What the endpoints report.
 #[derive(Default)]

@@ -1,0 +1,140 @@
+//! What the tablet server counts (cluster.md §8.6, "Tablet server").
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mainstem_metrics::{Exposition, Meter, MetricSource};
+use mainstem_types::{TableId, TablePath};
+use parking_lot::Mutex;
+
+use crate::registry::Replicas;
+
+/// Counters of one table on this server.
+#[derive(Debug, Default)]
+pub struct TableMetrics {
+    messages_in: Meter,
+    bytes_in: Meter,
+    bytes_out: Meter,
+    produce_requests: Meter,
+    failed_produce_requests: Meter,
+    fetch_requests: Meter,
+    failed_fetch_requests: Meter,
+}
+
+/// Counters of the server.
+#[derive(Debug)]
+pub struct TabletMetrics {
+    replicas: Arc<Replicas>,
+    tables: Mutex<HashMap<TableId, (TablePath, Arc<TableMetrics>)>>,
+    server: TableMetrics,
+}
+
+impl TableMetrics {
+    fn meters(&self) -> [&Meter; 7] {
+        [
+            &self.messages_in,
+            &self.bytes_in,
+            &self.bytes_out,
+            &self.produce_requests,
+            &self.failed_produce_requests,
+            &self.fetch_requests,
+            &self.failed_fetch_requests,
+        ]
+    }
+}
+
+impl TabletMetrics {
+    /// Counters over the replicas of a server.
+    pub fn new(replicas: Arc<Replicas>) -> Arc<Self> {
+        Arc::new(Self { replicas, tables: Mutex::default(), server: TableMetrics::default() })
+    }
+
+    /// The counters of a table; resolved once per replica or request, not per row.
+    pub fn table(&self, table_id: TableId, path: &TablePath) -> Arc<TableMetrics> {
+        let mut tables = self.tables.lock();
+        let entry = tables.entry(table_id).or_insert_with(|| (path.clone(), Arc::default()));
+        entry.1.clone()
+    }
+
+    /// An append of records.
+    pub fn produced(&self, table: &TableMetrics, records: u64, bytes: u64) {
+        for meters in [table, &self.server] {
+            meters.messages_in.mark(records);
+            meters.bytes_in.mark(bytes);
+            meters.produce_requests.mark(1);
+        }
+    }
+
+    /// A refused append.
+    pub fn produce_failed(&self, table: &TableMetrics) {
+        for meters in [table, &self.server] {
+            meters.produce_requests.mark(1);
+            meters.failed_produce_requests.mark(1);
+        }
+    }
+
+    /// A bucket read with this many bytes.
+    pub fn fetched(&self, table: &TableMetrics, bytes: u64) {
+        for meters in [table, &self.server] {
+            meters.bytes_out.mark(bytes);
+            meters.fetch_requests.mark(1);
+        }
+    }
+
+    /// A refused read.
+    pub fn fetch_failed(&self, table: &TableMetrics) {
+        for meters in [table, &self.server] {
+            meters.fetch_requests.mark(1);
+            meters.failed_fetch_requests.mark(1);
+        }
+    }
+
+    /// Moves all rate windows, and drops tables that are gone.
+    pub fn tick(&self) {
+        self.server.meters().into_iter().for_each(Meter::tick);
+        let mut tables = self.tables.lock();
+        tables.retain(|table_id, _| self.replicas.has_table(*table_id));
+        for (_, metrics) in tables.values() {
+            metrics.meters().into_iter().for_each(Meter::tick);
+        }
+    }
+}
+
+impl MetricSource for TabletMetrics {
+    fn collect(&self, out: &mut Exposition) {
+        let server_id = self.replicas.server_id().to_string();
+        let base = [("cluster_id", ""), ("server_id", &server_id), ("host", ""), ("rack", "")];
+        let mut root = |name: &str, value: f64| {
+            out.gauge(&format!("tabletserver_{name}"), &base, value);
+        };
+        root("messagesInPerSecond", self.server.messages_in.rate());
+        root("bytesInPerSecond", self.server.bytes_in.rate());
+        root("bytesOutPerSecond", self.server.bytes_out.rate());
+        let summary = self.replicas.summary();
+        root("replicaCount", summary.replicas as f64);
+        root("leaderCount", summary.leaders as f64);
+        root("writerIdCount", summary.writers as f64);
+        root("delayedWriteCount", summary.delayed_writes as f64);
+        root("delayedFetchCount", summary.delayed_fetches as f64);
+        root("underMinIsr", 0.0);
+        root("underReplicated", 0.0);
+        root("logicalStorage_logSize", summary.log_bytes as f64);
+        root("physicalStorage_localSize", summary.log_bytes as f64);
+        for (path, metrics) in self.tables.lock().values() {
+            let mut labels = base.to_vec();
+            labels.push(("database", &path.database));
+            labels.push(("table", &path.table));
+            labels.push(("tablet_type", "log"));
+            let mut gauge = |name: &str, meter: &Meter| {
+                out.gauge(&format!("tabletserver_table_{name}"), &labels, meter.rate());
+            };
+            gauge("messagesInPerSecond", &metrics.messages_in);
+            gauge("bytesInPerSecond", &metrics.bytes_in);
+            gauge("bytesOutPerSecond", &metrics.bytes_out);
+            gauge("totalProduceLogRequestsPerSecond", &metrics.produce_requests);
+            gauge("failedProduceLogRequestsPerSecond", &metrics.failed_produce_requests);
+            gauge("totalFetchLogRequestsPerSecond", &metrics.fetch_requests);
+            gauge("failedFetchLogRequestsPerSecond", &metrics.failed_fetch_requests);
+        }
+    }
+}
