@@ -1,0 +1,279 @@
+//! `crash_loop BINARY [--kills N] [--seed S] [-- SERVER-OPTION…]`: writers of
+//! the official Rust client live across `kill -9` of the server.
+//!
+//! The ledger of what was acknowledged is kept here, outside the server. At the
+//! end everything is read back: no acknowledged row may be missing, no row may
+//! be there twice, no write may have failed, each writer's rows must be in
+//! order in each bucket, and no row may differ from what a reader, which lived
+//! through all of it as well, saw at that offset. Tables created on the way
+//! must exist. Each return must take less than five seconds: from the start of
+//! the process until every writer had a row acknowledged that it appended
+//! after that start.
+
+mod ledger;
+mod reader;
+mod server;
+mod writer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use fluss::client::FlussConnection;
+use fluss::metadata::{DataTypes, Schema, TableDescriptor, TablePath};
+use mainstem_conformance::table;
+
+use ledger::Ledger;
+use server::Server;
+
+/// The bound of the issue: above it, a return has failed.
+const RETURN_WITHIN: Duration = Duration::from_secs(5);
+/// The whole loop, whatever happens.
+const LOOP_WITHIN: Duration = Duration::from_secs(170);
+const WRITERS: usize = 4;
+const BUCKETS: i32 = 4;
+
+struct Options {
+    binary: PathBuf,
+    kills: u32,
+    seed: u64,
+    server_options: Vec<String>,
+}
+
+fn options() -> Option<Options> {
+    let mut arguments = std::env::args().skip(1);
+    let mut options = Options {
+        binary: PathBuf::from(arguments.next()?),
+        kills: 60,
+        seed: 1,
+        server_options: Vec::new(),
+    };
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--kills" => options.kills = arguments.next()?.parse().ok()?,
+            "--seed" => options.seed = arguments.next()?.parse().ok()?,
+            "--" => options.server_options = arguments.by_ref().collect(),
+            _ => return None,
+        }
+    }
+    Some(options)
+}
+
+fn main() -> ExitCode {
+    let Some(options) = options() else {
+        eprintln!("usage: crash_loop BINARY [--kills N] [--seed S] [-- SERVER-OPTION…]");
+        return ExitCode::from(2);
+    };
+    println!(
+        "crash loop: {} kills, seed {}, {WRITERS} writers",
+        options.kills, options.seed
+    );
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("crash loop: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(async {
+        tokio::time::timeout(LOOP_WITHIN, run(&options))
+            .await
+            .unwrap_or_else(|_| bail!("not done after {LOOP_WITHIN:?}"))
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("crash loop: FAILED: {error:#}");
+            eprintln!("run it again with --seed {}", options.seed);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A small generator: the loop must be repeatable from its seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+async fn run(options: &Options) -> Result<()> {
+    let mut server = Server::new(&options.binary, &options.server_options)?;
+    let address = server.address();
+    let outcome = crash_and_check(options, &mut server, &address).await;
+    match &outcome {
+        Ok(()) => server.remove_directory(),
+        Err(_) => eprintln!("{}", server.last_words()),
+    }
+    outcome
+}
+
+async fn crash_and_check(options: &Options, server: &mut Server, address: &str) -> Result<()> {
+    let mut dice = Dice(options.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    server.start()?;
+    server.wait_until_listening(RETURN_WITHIN).await?;
+    let paths = create_tables(address).await?;
+
+    let ledger = Arc::new(Ledger::new(WRITERS));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|number| {
+            let path = paths[number % paths.len()].clone();
+            tokio::spawn(writer::run(
+                address.to_string(),
+                path,
+                number,
+                Arc::clone(&ledger),
+            ))
+        })
+        .collect();
+    let reader = tokio::spawn(reader::follow(
+        address.to_string(),
+        paths[0].clone(),
+        Arc::clone(&ledger),
+    ));
+    let tables = tokio::spawn(create_on_the_way(address.to_string(), Arc::clone(&ledger)));
+
+    let mut returns = Vec::new();
+    let mut listening = Vec::new();
+    let started = Instant::now();
+    for kill in 1..=options.kills {
+        // Some kills hit a server that is still coming back.
+        let early = kill % 6 == 0;
+        let pause = if early {
+            2 + dice.below(60)
+        } else {
+            100 + dice.below(600)
+        };
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        server.kill()?;
+        ledger.mark();
+        let start = Instant::now();
+        server.start()?;
+        if kill % 6 == 5 {
+            continue;
+        }
+        listening.push(server.wait_until_listening(RETURN_WITHIN).await?);
+        while !ledger.every_writer_is_past_its_mark() {
+            ledger.fail_on_error()?;
+            ensure!(
+                start.elapsed() < RETURN_WITHIN,
+                "kill {kill}: no new row acknowledged to every writer {RETURN_WITHIN:?} after the start"
+            );
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        returns.push(start.elapsed());
+        if kill % 10 == 0 {
+            println!(
+                "  {kill} kills, {:.0} s, {} rows acknowledged",
+                started.elapsed().as_secs_f64(),
+                ledger.acknowledged_count()
+            );
+        }
+    }
+    ledger.stop.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.await.context("a writer's task")??;
+    }
+    ledger.fail_on_error()?;
+    tables.await.context("the task that creates tables")??;
+    let seen = reader.await.context("the reader's task")??;
+
+    print_returns("listening again after", &mut listening);
+    print_returns("all writers served after", &mut returns);
+    // One more return, so that the check reads recovered files only.
+    server.kill()?;
+    server.start()?;
+    server.wait_until_listening(RETURN_WITHIN).await?;
+    let connection = table::connect(address).await?;
+    let stored = reader::read_everything(&connection, &paths).await?;
+    ledger.compare(&stored)?;
+    let kept = reader::compare(&seen, &stored)?;
+    let created = ledger.tables();
+    let admin = connection.get_admin()?;
+    let listed = admin.list_tables(table::DATABASE).await?;
+    for name in &created {
+        ensure!(
+            listed.contains(name),
+            "table {name} was created and is gone"
+        );
+    }
+    println!(
+        "  {} kills: {} rows acknowledged, 0 lost, 0 duplicated, 0 write errors; {kept} rows seen by a reader, all kept; {} tables created, all there",
+        options.kills,
+        ledger.acknowledged_count(),
+        created.len()
+    );
+    Ok(())
+}
+
+fn print_returns(what: &str, times: &mut [Duration]) {
+    times.sort();
+    let at = |share: usize| times.get((times.len().saturating_sub(1)) * share / 100);
+    if let (Some(median), Some(slow), Some(worst)) = (at(50), at(95), at(100)) {
+        println!(
+            "  {what}: median {} ms, 95 % {} ms, slowest {} ms",
+            median.as_millis(),
+            slow.as_millis(),
+            worst.as_millis()
+        );
+    }
+}
+
+/// Two tables: one whose writers choose buckets by key, one without a key.
+async fn create_tables(address: &str) -> Result<Vec<TablePath>> {
+    let connection = table::connect(address).await?;
+    let admin = connection.get_admin()?;
+    admin.create_database(table::DATABASE, None, false).await?;
+    let schema = Schema::builder()
+        .column("writer", DataTypes::int().as_non_nullable())
+        .column("sequence", DataTypes::bigint().as_non_nullable())
+        .column("filler", DataTypes::string())
+        .build()?;
+    let mut paths = Vec::new();
+    for (name, keys) in [("keyed", vec!["sequence".to_string()]), ("unkeyed", vec![])] {
+        let path = table::path(name);
+        let descriptor = TableDescriptor::builder()
+            .schema(schema.clone())
+            .distributed_by(Some(BUCKETS), keys)
+            .build()?;
+        table::create(&admin, &path, &descriptor).await?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// A new table every 300 ms; those whose creation was acknowledged must stay.
+async fn create_on_the_way(address: String, ledger: Arc<Ledger>) -> Result<()> {
+    let descriptor = TableDescriptor::builder()
+        .schema(Schema::builder().column("a", DataTypes::int()).build()?)
+        .build()?;
+    for number in 0.. {
+        if ledger.stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let name = format!("made_{number}");
+        // A new connection each time: a client that starts while the server is
+        // away may fail, and then nothing was acknowledged.
+        let attempt = async {
+            let connection = FlussConnection::new(table::config(&address)).await?;
+            let admin = connection.get_admin()?;
+            admin
+                .create_table(&table::path(&name), &descriptor, true)
+                .await
+        };
+        if let Ok(Ok(())) = tokio::time::timeout(Duration::from_secs(5), attempt).await {
+            ledger.table_created(name);
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    Ok(())
+}
