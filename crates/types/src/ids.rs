@@ -79,7 +79,11 @@ impl fmt::Display for TableBucket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.partition_id {
             Some(partition) => {
-                write!(formatter, "{}/p{partition}/{}", self.table_id, self.bucket_id)
+                write!(
+                    formatter,
+                    "{}/p{partition}/{}",
+                    self.table_id, self.bucket_id
+                )
             }
             None => write!(formatter, "{}/{}", self.table_id, self.bucket_id),
         }

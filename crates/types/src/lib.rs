@@ -6,15 +6,31 @@
 //!
 //! This crate deliberately does not know wire messages, batch bytes or files.
 
+pub mod auto_partition;
 pub mod data_type;
+pub mod descriptor;
+pub mod duration;
+pub mod error_code;
 pub mod ids;
+mod json;
+pub mod names;
 pub mod schema;
 pub mod table;
+mod table_error;
+pub mod table_options;
+pub mod validation;
 
 pub use data_type::{DataType, RowField, TypeKind};
+pub use descriptor::{DatabaseDescriptor, TableDescriptor};
+pub use error_code::{ErrorCode, Retry};
 pub use ids::{
     BucketId, CoordinatorEpoch, LeaderEpoch, PartitionId, SchemaId, ServerId, TableBucket, TableId,
     WriterId,
 };
 pub use schema::{AggFunction, Column, Schema};
-pub use table::{LogFormat, PhysicalTablePath, TableDescriptor, TablePath};
+pub use table::{PhysicalTablePath, TablePath};
+pub use table_error::{DescriptorError, TableError};
+pub use table_options::{
+    ArrowCompression, ChangelogImage, DeleteBehavior, KvFormat, LakeFormat, LogFormat, MergeEngine,
+    StatisticsColumns,
+};
