@@ -7,14 +7,21 @@
 //! This crate deliberately does not know wire messages, batch bytes or files.
 
 pub mod auto_partition;
+pub mod config;
 pub mod data_type;
 pub mod descriptor;
 pub mod duration;
 pub mod error_code;
 pub mod ids;
+pub mod jaas;
 mod json;
+pub mod listeners;
+pub mod memory_size;
 pub mod names;
+pub mod nearest;
+pub mod partition;
 pub mod schema;
+pub mod server_options;
 pub mod table;
 mod table_error;
 pub mod table_options;

@@ -1,0 +1,303 @@
+//! The rows of the option table, by heading. One thing, therefore one long file:
+//! facts without logic.
+
+use super::Effect::{Active, ClusterOnly, None as NoEffect, NotYet};
+use super::OptionKind::{
+    Bool, Double, Duration, Enum, EnumList, Int, IntList, List, Long, Map, Memory, Text,
+};
+use super::{Effect, OptionGroup, OptionKind, ServerOption};
+
+const fn option(
+    key: &'static str,
+    kind: OptionKind,
+    default: Option<&'static str>,
+    effect: Effect,
+    help: &'static str,
+) -> ServerOption {
+    ServerOption {
+        key,
+        kind,
+        default,
+        dynamic: false,
+        effect,
+        old_keys: &[],
+        help,
+    }
+}
+
+impl ServerOption {
+    const fn live(mut self) -> Self {
+        self.dynamic = true;
+        self
+    }
+
+    const fn also(mut self, old_keys: &'static [&'static str]) -> Self {
+        self.old_keys = old_keys;
+        self
+    }
+}
+
+/// All options by heading.
+pub const GROUPS: &[OptionGroup] = &[
+    OptionGroup {
+        title: "Mainstem",
+        options: &[
+            option("mainstem.durability", Enum(&["fsync", "os"]), Some("fsync"), Active, "What an acknowledgement means: `fsync`, the bytes are on disk; `os`, the operating system has them."),
+            option("mainstem.http.listen", Text, Some("127.0.0.1:9124"), Active, "Address of HTTP (metrics, health, console); empty turns it off, port 0 takes a free one."),
+            option("mainstem.flight.listen", Text, Some("127.0.0.1:9125"), NotYet, "Address of Arrow Flight SQL; empty turns it off, port 0 takes a free one."),
+            option("mainstem.postgres.listen", Text, Some("127.0.0.1:9126"), NotYet, "Address of the PostgreSQL protocol; empty turns it off, port 0 takes a free one."),
+            option("mainstem.net.max-connections", Int, Some("10000"), Active, "Connections on the protocol port at once; further ones are closed at once."),
+            option("mainstem.net.request-memory", Memory, Some("256mb"), Active, "Bytes of requests in work over all connections; at the limit the server stops reading until some are answered. At least `netty.server.max-request-size`."),
+            option("mainstem.log.level", Text, Some("info"), Active, "Least severe messages to log: error, warn, info, debug or trace; also a filter such as `info,mainstem_log=debug`."),
+            option("mainstem.log.format", Enum(&["text", "json"]), Some("text"), Active, "Form of log lines: for people or for machines."),
+        ],
+    },
+    OptionGroup {
+        title: "Cluster and data",
+        options: &[
+            option("data.dir", Text, Some("./mainstem-data"), Active, "Directory of everything that this server stores."),
+            option("data.dirs", List, None, Active, "Overrides `data.dir`; Mainstem uses the first of them only."),
+            option("remote.data.dir", Text, None, Active, "Root of remote log, KV snapshots and lake offsets; clients read from it. Default: `remote` inside the data directory."),
+            option("remote.data.dirs", List, Some(""), NotYet, "Several remote roots; may only grow.").live(),
+            option("remote.data.dirs.strategy", Enum(&["ROUND_ROBIN", "WEIGHTED_ROUND_ROBIN"]), Some("ROUND_ROBIN"), NotYet, "How tables and partitions choose a remote root.").live(),
+            option("remote.data.dirs.weights", IntList, Some(""), NotYet, "Weights in the order of `remote.data.dirs`.").live(),
+            option("remote.fs.write-buffer-size", Memory, Some("4kb"), NotYet, "Buffer of an upload."),
+            option("default.bucket.number", Int, Some("1"), Active, "Buckets of a table whose descriptor has no count."),
+            option("default.replication.factor", Int, Some("1"), Active, "Replicas of a table that does not say."),
+            option("max.partition.num", Int, Some("1000"), Active, "Partitions of one table."),
+            option("max.bucket.num", Int, Some("4096"), Active, "Buckets of one table, or of one partition."),
+            option("allow.create.log.tables", Bool, Some("true"), Active, "Whether tables without primary key may be created."),
+            option("allow.create.kv.tables", Bool, Some("true"), Active, "Whether tables with primary key may be created."),
+            option("auto-partition.check.interval", Duration, Some("10min"), Active, "Time between two rounds of auto partitioning."),
+            option("config.providers", List, None, Active, "Providers whose markers `${provider:[path:]key}` are replaced in values: directory, env, file."),
+            option("kv.leader-replica.memory-reserved", Memory, Some("0"), NotYet, "Memory counted per leader of a primary-key bucket when a table is created; 0 = no check.").live(),
+            option("server.io-pool.size", Int, Some("10"), NoEffect, "Threads for blocking work; Mainstem sizes its own.").also(&["coordinator.io-pool.size"]),
+            option("server.io.tmpdir", Text, None, NoEffect, "Temporary directory; Mainstem uses the data directory."),
+            option("plugin.classloader.parent-first-patterns.default", Text, None, NoEffect, "JVM only."),
+            option("plugin.classloader.parent-first-patterns.additional", List, Some(""), NoEffect, "JVM only."),
+        ],
+    },
+    OptionGroup {
+        title: "Coordinator",
+        options: &[
+            option("coordinator.lifecycle-throttler.inflight-timeout", Duration, Some("3min"), ClusterOnly, "When to give up on one drop."),
+            option("coordinator.lifecycle-throttler.timeout-check-interval", Duration, Some("1min"), ClusterOnly, "How often that is checked."),
+            option("coordinator.offline-leader.retry-delay", Duration, Some("1min"), ClusterOnly, "When to retry an election for replicas that are offline on live servers."),
+            option("coordinator.producer-offsets.ttl", Duration, Some("24h"), Active, "How long registered producer offsets live."),
+            option("coordinator.producer-offsets.cleanup-interval", Duration, Some("1h"), Active, "Time between two clean-ups of producer offsets."),
+            option("coordinator.control-request.timeout", Duration, Some("30s"), ClusterOnly, "Deadline of a request to a tablet server."),
+            option("coordinator.control-request.retry-backoff", Duration, Some("100ms"), ClusterOnly, "Pause before such a request is repeated."),
+            option("coordinator.host", Text, None, NoEffect, "Replaced by `bind.listeners`."),
+            option("coordinator.port", Text, Some("9123"), NoEffect, "Replaced by `bind.listeners`."),
+        ],
+    },
+    OptionGroup {
+        title: "Listeners and security",
+        options: &[
+            option("bind.listeners", Text, Some("FLUSS://127.0.0.1:9123"), Active, "Where to listen: `NAME://host:port,…`; port 0 takes a free one."),
+            option("advertised.listeners", Text, None, Active, "What clients are told, in the same form. Default: what is bound."),
+            option("internal.listener.name", Text, Some("FLUSS"), Active, "Listener for traffic between servers; only there are private APIs served."),
+            option("security.protocol.map", Map, Some(""), Active, "Protocol of each listener, PLAINTEXT or SASL; one that is missing is PLAINTEXT."),
+            option("security.sasl.enabled.mechanisms", List, None, Active, "SASL mechanisms; required if a listener uses SASL. PLAIN is supported."),
+            option("security.sasl.plain.credentials", Map, None, Active, "Users as `user:password,…`; they win over the JAAS text.").live(),
+            option("security.sasl.plain.jaas.config", Text, None, Active, "Users as a JAAS text: `PlainLoginModule required user_alice=\"…\";`."),
+            option("authorizer.enabled", Bool, Some("false"), Active, "Access control lists. They are not built: `true` refuses to start."),
+            option("authorizer.type", Text, Some("default"), NotYet, "Authorizer plug-in."),
+            option("super.users", Text, None, NotYet, "Principals that may do everything: `Type:name;…`."),
+            option("security.acl.principal.ignore-case", Bool, Some("false"), NotYet, "Whether principals of ACLs are compared ignoring case."),
+            option("acl.notification.expiration-time", Duration, Some("15min"), NotYet, "How long notices of ACL changes are kept."),
+        ],
+    },
+    OptionGroup {
+        title: "Tablet server",
+        options: &[
+            option("tablet-server.id", Int, None, ClusterOnly, "Id of the server, unique in the cluster."),
+            option("tablet-server.rack", Text, None, Active, "Rack of the server, as metadata reports it."),
+            option("tablet-server.host", Text, None, NoEffect, "Replaced by `bind.listeners`."),
+            option("tablet-server.port", Text, Some("0"), NoEffect, "Replaced by `bind.listeners`."),
+            option("tablet-server.advertised-resource.cpu-cores", Double, None, NotYet, "Cores to report; detected by default."),
+            option("tablet-server.advertised-resource.memory-size", Memory, None, NotYet, "Memory to report; detected by default."),
+            option("tablet-server.controlled-shutdown.max-retries", Int, Some("3"), ClusterOnly, "Tries to hand over leaders before stopping."),
+            option("tablet-server.controlled-shutdown.retry-interval", Duration, Some("1s"), ClusterOnly, "Pause between them."),
+            option("server.writer-id.expiration-time", Duration, Some("7d"), Active, "How long the state of an idle idempotent writer is kept."),
+            option("server.writer-id.expiration-check-interval", Duration, Some("10min"), Active, "Time between two checks of it."),
+            option("server.background.threads", Int, Some("10"), NoEffect, "Scheduler threads; Mainstem sizes its own."),
+            option("server.buffer.memory-size", Memory, Some("256mb"), NotYet, "Memory for building changelog batches."),
+            option("server.buffer.page-size", Memory, Some("128kb"), NoEffect, "Page of that memory."),
+            option("server.buffer.per-request-memory-size", Memory, Some("16mb"), NoEffect, "Allocation step of that memory."),
+            option("server.buffer.wait-timeout", Duration, None, NoEffect, "How long to wait for that memory; unbounded by default."),
+            option("server.data-disk.write-limit-ratio", Double, Some("0.85"), Active, "Used part of the disk at which clients' writes are refused; 1 = never.").live(),
+            option("server.data-disk.write-recover-ratio", Double, Some("0.80"), Active, "Used part of the disk at which they are allowed again.").live(),
+            option("server.data-disk.check-interval", Duration, Some("30s"), Active, "Time between two looks at the disk."),
+            option("server.historical-partition.thread-pool.max-size", Int, Some("10"), NotYet, "Threads for look-ups in expired partitions."),
+            option("server.historical-partition.lookup-cache.max-disk-ratio", Double, Some("0.10"), NotYet, "Part of the disk for caching expired partitions.").live(),
+            option("server.historical-partition.lookuper-cache.expire-after-access", Duration, Some("3h"), NotYet, "When an idle cache of an expired partition goes.").live(),
+        ],
+    },
+    OptionGroup {
+        title: "ZooKeeper",
+        options: &[
+            option("zookeeper.address", Text, None, ClusterOnly, "Connect string."),
+            option("zookeeper.path.root", Text, Some("/fluss"), ClusterOnly, "Root of all nodes."),
+            option("zookeeper.client.session-timeout", Duration, Some("60s"), ClusterOnly, "Session time-out, which is the time to notice a dead server.").also(&["recovery.zookeeper.client.session-timeout"]),
+            option("zookeeper.client.connection-timeout", Duration, Some("15s"), ClusterOnly, "Deadline for connecting.").also(&["recovery.zookeeper.client.connection-timeout"]),
+            option("zookeeper.client.retry-wait", Duration, Some("5s"), ClusterOnly, "Pause before a retry.").also(&["recovery.zookeeper.client.retry-wait"]),
+            option("zookeeper.client.max-retry-attempts", Int, Some("3"), ClusterOnly, "Retries.").also(&["recovery.zookeeper.client.max-retry-attempts"]),
+            option("zookeeper.client.max-inflight-requests", Int, Some("100"), ClusterOnly, "Pipelined reads."),
+            option("zookeeper.client.tolerate-suspended-connections", Bool, Some("false"), ClusterOnly, "Whether a suspended connection keeps leadership."),
+            option("zookeeper.client.ensemble-tracker", Bool, Some("true"), ClusterOnly, "Whether changes of the ensemble are followed."),
+            option("zookeeper.client.config-path", Text, None, ClusterOnly, "File with further client properties."),
+            option("zookeeper.client.max-buffer-size", Int, Some("104857600"), ClusterOnly, "Largest answer in bytes."),
+        ],
+    },
+    OptionGroup {
+        title: "Log and replication",
+        options: &[
+            option("log.segment.file-size", Memory, Some("1024m"), Active, "Size at which a log segment is closed and the next begins."),
+            option("log.index.file-size", Memory, Some("10m"), Active, "Largest index of one segment."),
+            option("log.index.interval-size", Memory, Some("4k"), Active, "Log bytes between two index entries."),
+            option("log.file-preallocate", Bool, Some("false"), NotYet, "Whether segments are allocated in full when created."),
+            option("log.flush.interval-messages", Long, Some("9223372036854775807"), NoEffect, "Records between two syncs; `mainstem.durability` decides instead."),
+            option("log.flush.offset.checkpoint-interval", Duration, Some("60s"), Active, "Time between two records of the offset up to which a log needs no check after a crash."),
+            option("log.retention.check-interval", Duration, Some("5min"), Active, "Time between two searches for expired segments."),
+            option("log.retention.roll-active-segment.enabled", Bool, Some("false"), Active, "Whether the newest segment expires too.").live(),
+            option("log.replica.high-watermark.checkpoint-interval", Duration, Some("5s"), ClusterOnly, "Time between two records of high watermarks."),
+            option("log.replica.max-lag-time", Duration, Some("30s"), ClusterOnly, "How long a follower may lag before it leaves the ISR."),
+            option("log.replica.min-in-sync-replicas-number", Int, Some("1"), Active, "Replicas that must be in sync for a write with acks = all.").live(),
+            option("log.replica.write-operation-purge-number", Int, Some("1000"), NoEffect, "Clean-up of waiting writes."),
+            option("log.replica.fetch-operation-purge-number", Int, Some("1000"), NoEffect, "Clean-up of waiting fetches."),
+            option("log.replica.fetcher-number", Int, Some("1"), ClusterOnly, "Fetchers per leader."),
+            option("log.replica.fetch.backoff-interval", Duration, Some("1s"), ClusterOnly, "Pause of a fetcher after an error.").also(&["log.replica.fetch-backoff-interval"]),
+            option("log.replica.fetch.max-bytes", Memory, Some("16mb"), ClusterOnly, "Largest answer to a follower.").also(&["log.fetch.max-bytes"]),
+            option("log.replica.fetch.max-bytes-for-bucket", Memory, Some("1mb"), ClusterOnly, "Largest part of it for one bucket.").also(&["log.fetch.max-bytes-for-bucket"]),
+            option("log.replica.fetch.wait-max-time", Duration, Some("500ms"), ClusterOnly, "How long a follower's fetch waits for data."),
+            option("log.replica.fetch.min-bytes", Memory, Some("1b"), ClusterOnly, "Bytes that end the wait."),
+        ],
+    },
+    OptionGroup {
+        title: "Remote log",
+        options: &[
+            option("remote.log.task-interval-duration", Duration, Some("1min"), NotYet, "Time between two copies of closed segments; 0 turns it off."),
+            option("remote.log.task-max-upload-segments", Int, Some("5"), NotYet, "Segments per copy."),
+            option("remote.log.index-file-cache-size", Memory, Some("1gb"), NotYet, "Cache of remote indexes."),
+            option("remote.log-manager.thread-pool-size", Int, Some("4"), NotYet, "Copies at once."),
+            option("remote.log.data-transfer-thread-num", Int, Some("4"), NoEffect, "Not read by the reference either."),
+        ],
+    },
+    OptionGroup {
+        title: "Network",
+        options: &[
+            option("netty.server.num-network-threads", Int, Some("3"), NoEffect, "Network threads; Mainstem sizes its own."),
+            option("netty.server.num-worker-threads", Int, Some("8"), NoEffect, "Worker threads; Mainstem sizes its own."),
+            option("netty.server.max-queued-requests", Int, Some("500"), Active, "Requests that wait for work; at the limit the server stops reading."),
+            option("netty.server.max-queued-historical-requests", Int, Some("50"), NotYet, "Requests that wait for expired partitions."),
+            option("netty.server.max-request-size", Memory, Some("100mb"), Active, "Largest request frame."),
+            option("netty.connection.max-idle-time", Duration, Some("10min"), Active, "When an idle connection is closed."),
+            option("netty.client.num-network-threads", Int, Some("4"), NoEffect, "Threads of clients."),
+            option("netty.client.allocator.heap-buffer-first", Bool, Some("true"), NoEffect, "JVM only."),
+        ],
+    },
+    OptionGroup {
+        title: "Primary-key tables and snapshots",
+        options: &[
+            option("kv.snapshot.interval", Duration, Some("10min"), NotYet, "Time between two KV snapshots of a bucket; bounds the replay after a crash.").live(),
+            option("kv.snapshot.scheduler-thread-num", Int, Some("1"), NoEffect, "Threads; Mainstem sizes its own."),
+            option("kv.snapshot.transfer-thread-num", Int, Some("4"), NoEffect, "Not read by the reference either."),
+            option("kv.snapshot.num-retained", Int, Some("2"), NotYet, "KV snapshots kept per bucket."),
+            option("kv.snapshot.lease.expiration-check-interval", Duration, Some("10min"), NotYet, "Time between two searches for expired leases.").also(&["kv.snapshot.lease-expiration-check-interval"]),
+            option("kv.flush.thread-num", Int, Some("10"), NotYet, "Flushes at once."),
+            option("kv.backpressure.l0-slowdown-trigger", Int, Some("8"), NotYet, "Files of level 0 at which writers are slowed down."),
+            option("kv.recover.log-record-batch.max-size", Memory, Some("16mb"), NotYet, "Bytes read at once during recovery."),
+            option("kv.recover.remote-log.prefetch-num", Int, Some("4"), NotYet, "Remote segments fetched ahead during recovery."),
+            option("kv.recover.remote-log.download-threads", Int, Some("3"), NotYet, "Downloads at once during recovery."),
+            option("kv.scanner.ttl", Duration, Some("10min"), NotYet, "When an idle scan ends."),
+            option("kv.scanner.expiration-interval", Duration, Some("30s"), NotYet, "Time between two searches for such scans."),
+            option("kv.scanner.max-per-bucket", Int, Some("8"), NotYet, "Scans of one bucket at once."),
+            option("kv.scanner.max-per-server", Int, Some("200"), NotYet, "Scans of one server at once."),
+            option("kv.scanner.max-batch-size", Memory, Some("10mb"), NotYet, "Largest answer of a scan."),
+        ],
+    },
+    OptionGroup {
+        title: "RocksDB",
+        options: &[
+            option("kv.rocksdb.thread.num", Int, Some("2"), NotYet, "Background jobs."),
+            option("kv.rocksdb.shared-block-cache.size", Memory, Some("0"), NotYet, "Block cache for all buckets; 0 = one each."),
+            option("kv.rocksdb.shared-write-buffer.size", Memory, Some("0"), NotYet, "Write buffers for all buckets; 0 = each its own."),
+            option("kv.rocksdb.shared-rate-limiter.bytes-per-sec", Memory, Some("9223372036854775807"), NotYet, "Bytes that flushes and compactions write per second.").live().also(&["kv.rocksdb.shared-rate-limiter-bytes-per-sec"]),
+            option("kv.rocksdb.files.open", Int, Some("-1"), NotYet, "Open files; −1 = all."),
+            option("kv.rocksdb.log.max-file-size", Memory, Some("25mb"), NotYet, "Size of its log file."),
+            option("kv.rocksdb.log.file-num", Int, Some("4"), NotYet, "Log files kept."),
+            option("kv.rocksdb.log.dir", Text, None, NotYet, "Directory of its log files."),
+            option("kv.rocksdb.log.level", Enum(&["DEBUG_LEVEL", "INFO_LEVEL", "WARN_LEVEL", "ERROR_LEVEL", "FATAL_LEVEL", "HEADER_LEVEL"]), Some("INFO_LEVEL"), NotYet, "Least severe messages in it."),
+            option("kv.rocksdb.write-batch-size", Memory, Some("2mb"), NotYet, "Largest write batch."),
+            option("kv.rocksdb.compaction.style", Enum(&["LEVEL", "UNIVERSAL", "FIFO", "NONE"]), Some("LEVEL"), NotYet, "Compaction style."),
+            option("kv.rocksdb.compaction.level.use-dynamic-size", Bool, Some("false"), NotYet, "Whether level sizes adapt."),
+            option("kv.rocksdb.compression.per.level", EnumList(&["NO", "SNAPPY", "LZ4", "ZSTD"]), Some("LZ4,LZ4,LZ4,LZ4,LZ4,ZSTD,ZSTD"), NotYet, "Compression of each level."),
+            option("kv.rocksdb.compaction.level.target-file-size-base", Memory, Some("64mb"), NotYet, "File size of level 1."),
+            option("kv.rocksdb.compaction.level.max-size-level-base", Memory, Some("256mb"), NotYet, "Size of level 1."),
+            option("kv.rocksdb.writebuffer.size", Memory, Some("64mb"), NotYet, "Size of a write buffer."),
+            option("kv.rocksdb.writebuffer.count", Int, Some("2"), NotYet, "Write buffers."),
+            option("kv.rocksdb.writebuffer.number-to-merge", Int, Some("1"), NotYet, "Write buffers merged by a flush."),
+            option("kv.rocksdb.block.blocksize", Memory, Some("4kb"), NotYet, "Block size."),
+            option("kv.rocksdb.block.metadata-blocksize", Memory, Some("4kb"), NotYet, "Block size of indexes and filters."),
+            option("kv.rocksdb.block.cache-size", Memory, Some("8mb"), NotYet, "Block cache of a bucket."),
+            option("kv.rocksdb.use-bloom-filter", Bool, Some("true"), NotYet, "Whether files have Bloom filters."),
+            option("kv.rocksdb.bloom-filter.bits-per-key", Double, Some("10.0"), NotYet, "Bits per key of them."),
+            option("kv.rocksdb.bloom-filter.block-based-mode", Bool, Some("false"), NotYet, "Whether there is one per block."),
+            option("kv.rocksdb.block.cache-index-and-filter-blocks", Bool, Some("false"), NotYet, "Whether indexes and filters count as cached blocks."),
+            option("kv.rocksdb.block.cache-index-and-filter-blocks-with-high-priority", Bool, Some("false"), NotYet, "Whether these stay longer than data."),
+            option("kv.rocksdb.block.pin-l0-filter-and-index-blocks-in-cache", Bool, Some("false"), NotYet, "Whether those of level 0 always stay."),
+            option("kv.rocksdb.block.pin-top-level-index-and-filter", Bool, Some("false"), NotYet, "Whether the top-level ones always stay."),
+        ],
+    },
+    OptionGroup {
+        title: "Lake",
+        options: &[
+            option("datalake.enabled", Bool, None, NotYet, "Whether tables may be tiered to the lake; unset = when `datalake.format` is set.").live(),
+            option("datalake.format", Enum(&["paimon", "iceberg", "hudi", "lance"]), None, NotYet, "Format of the lake.").live(),
+            option("lake.tiering.auto-expire-snapshot", Bool, Some("false"), NotYet, "Whether tiering expires old lake snapshots of every table."),
+            option("lake.tiering.io.tmp.dirs", Text, None, NotYet, "Temporary directories of tiering."),
+        ],
+    },
+    OptionGroup {
+        title: "Metrics",
+        options: &[
+            option("metrics.reporters", List, None, NoEffect, "Reporters; Mainstem always serves `/metrics` on `mainstem.http.listen`."),
+            option("metrics.reporter.prometheus.port", Text, Some("9249"), NoEffect, "Replaced by `mainstem.http.listen`."),
+            option("metrics.reporter.prometheus-push.host-url", Text, None, NoEffect, "Push gateway."),
+            option("metrics.reporter.prometheus-push.job-name", Text, None, NoEffect, "Job name there."),
+            option("metrics.reporter.prometheus-push.grouping-key", Text, None, NoEffect, "Grouping key there."),
+            option("metrics.reporter.prometheus-push.username", Text, None, NoEffect, "User there."),
+            option("metrics.reporter.prometheus-push.password", Text, None, NoEffect, "Password there."),
+            option("metrics.reporter.prometheus-push.random-job-name-suffix", Bool, Some("true"), NoEffect, "Whether the job name gets a suffix."),
+            option("metrics.reporter.prometheus-push.delete-on-shutdown", Bool, Some("true"), NoEffect, "Whether the metrics are deleted there at the end."),
+            option("metrics.reporter.prometheus-push.push-interval", Duration, Some("10s"), NoEffect, "Time between two pushes."),
+            option("metrics.reporter.jmx.port", Text, None, NoEffect, "JVM only."),
+            option("metrics.reporter.influxdb.version", Text, Some("v3"), NoEffect, "Version of InfluxDB."),
+            option("metrics.reporter.influxdb.host-url", Text, None, NoEffect, "Its address."),
+            option("metrics.reporter.influxdb.bucket", Text, None, NoEffect, "Bucket there.").also(&["metrics.reporter.influxdb.database"]),
+            option("metrics.reporter.influxdb.org", Text, None, NoEffect, "Organisation there."),
+            option("metrics.reporter.influxdb.token", Text, None, NoEffect, "Token there."),
+            option("metrics.reporter.influxdb.push-interval", Duration, Some("10s"), NoEffect, "Time between two pushes."),
+        ],
+    },
+    OptionGroup {
+        title: "Kafka",
+        options: &[
+            option("kafka.enabled", Bool, Some("false"), NoEffect, "Kafka listener; the reference has only its beginnings."),
+            option("kafka.listener.names", List, Some("KAFKA"), NoEffect, "Its listeners."),
+            option("kafka.database", Text, Some("kafka"), NoEffect, "Database of its topics."),
+            option("kafka.connection.max-idle-time", Duration, Some("60s"), NoEffect, "When an idle connection of it is closed."),
+        ],
+    },
+    OptionGroup {
+        title: "Start scripts of the reference",
+        options: &[
+            option("env.java.home", Text, None, NoEffect, "Read by start scripts of the reference."),
+            option("env.java.opts.all", Text, None, NoEffect, "Read by start scripts of the reference."),
+            option("env.java.opts.coordinator-server", Text, None, NoEffect, "Read by start scripts of the reference."),
+            option("env.java.opts.tablet-server", Text, None, NoEffect, "Read by start scripts of the reference."),
+            option("env.pid.dir", Text, Some("/tmp"), NoEffect, "Read by start scripts of the reference."),
+        ],
+    },
+];
