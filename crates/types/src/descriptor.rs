@@ -7,8 +7,9 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use crate::schema::name_set;
 use crate::{DescriptorError, Schema};
 
 pub use database::DatabaseDescriptor;
@@ -107,10 +108,9 @@ impl TableDescriptor {
     /// The primary key without partition columns, in the order of the primary
     /// key: what identifies a row within a partition.
     pub fn physical_primary_key(&self) -> Vec<&str> {
-        let keys = self.schema.primary_key.iter();
-        keys.filter(|key| !self.partition_keys.contains(key))
-            .map(String::as_str)
-            .collect()
+        let partition_keys = name_set(&self.partition_keys);
+        let keys = self.schema.primary_key.iter().map(String::as_str);
+        keys.filter(|key| !partition_keys.contains(key)).collect()
     }
 
     /// Whether buckets are chosen as they are without an explicit bucket key: by
@@ -141,11 +141,7 @@ impl TableDescriptor {
     fn check_partition_keys(&self) -> Result<(), DescriptorError> {
         let primary_key = &self.schema.primary_key;
         if self.has_primary_key() {
-            if !self
-                .partition_keys
-                .iter()
-                .all(|key| primary_key.contains(key))
-            {
+            if !name_set(&self.partition_keys).is_subset(&name_set(primary_key)) {
                 return Err(DescriptorError::new(format!(
                     "Partitioned Primary Key Table requires partition key [{}] is a subset of the primary key [{}].",
                     self.partition_keys.join(", "),
@@ -174,10 +170,7 @@ impl TableDescriptor {
                 "Bucket key '{key}' does not exist in the schema."
             )));
         }
-        if bucket_keys
-            .iter()
-            .any(|key| self.partition_keys.contains(key))
-        {
+        if !name_set(bucket_keys).is_disjoint(&name_set(&self.partition_keys)) {
             return Err(DescriptorError::new(format!(
                 "Bucket key [{}] shouldn't include any column in partition keys [{}].",
                 bucket_keys.join(", "),
@@ -185,11 +178,8 @@ impl TableDescriptor {
             )));
         }
         if self.has_primary_key() {
-            let physical = self.physical_primary_key();
-            if !bucket_keys
-                .iter()
-                .all(|key| physical.contains(&key.as_str()))
-            {
+            let physical = self.physical_primary_key().into_iter().collect();
+            if !name_set(bucket_keys).is_subset(&physical) {
                 return Err(DescriptorError::new(format!(
                     "Bucket keys must be a subset of primary keys excluding partition keys for primary-key tables. \
                      The primary keys are [{}], the partition keys are [{}], but the bucket keys are [{}].",
@@ -203,19 +193,19 @@ impl TableDescriptor {
     }
 
     fn missing_column<'n>(&self, names: &'n [String]) -> Option<&'n String> {
-        names.iter().find(|name| self.schema.column(name).is_none())
+        let columns = self.schema.positions_by_name();
+        names
+            .iter()
+            .find(|name| !columns.contains_key(name.as_str()))
     }
 }
 
 /// The reference takes keys that name a column twice, for no use; we do not.
 fn check_distinct(what: &str, names: &[String]) -> Result<(), DescriptorError> {
-    let repeated = names
-        .iter()
-        .enumerate()
-        .find(|(index, name)| names[..*index].contains(name));
-    match repeated {
+    let mut seen = HashSet::with_capacity(names.len());
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
         None => Ok(()),
-        Some((_, name)) => Err(DescriptorError::new(format!(
+        Some(name) => Err(DescriptorError::new(format!(
             "{what} [{}] must not contain duplicate columns. Found: [{name}]",
             names.join(", ")
         ))),

@@ -13,7 +13,7 @@ mod json;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::data_type::UNASSIGNED_ID;
 use crate::{DataType, DescriptorError, TypeKind};
@@ -72,9 +72,19 @@ impl Schema {
     /// Positions of some columns, in the order of the names; `None` if one is
     /// missing.
     pub fn positions<'n>(&self, names: impl IntoIterator<Item = &'n String>) -> Option<Vec<usize>> {
+        let by_name = self.positions_by_name();
         names
             .into_iter()
-            .map(|name| self.column(name).map(|(position, _)| position))
+            .map(|name| by_name.get(name.as_str()).copied())
+            .collect()
+    }
+
+    /// Positions of all columns, for looking up many: documents may name as many
+    /// as a frame holds, so a search per name would be a way to stall a server.
+    pub(crate) fn positions_by_name(&self) -> HashMap<&str, usize> {
+        let columns = self.columns.iter().enumerate();
+        columns
+            .map(|(position, column)| (column.name.as_str(), position))
             .collect()
     }
 
@@ -90,8 +100,9 @@ impl Schema {
     ) -> Result<Self, DescriptorError> {
         check_columns(&mut columns)?;
         check_primary_key(&columns, &primary_key)?;
+        let keys = name_set(&primary_key);
         for column in &mut columns {
-            if primary_key.contains(&column.name) {
+            if keys.contains(column.name.as_str()) {
                 column.data_type.nullable = false;
             }
         }
@@ -153,9 +164,10 @@ fn check_primary_key(columns: &[Column], primary_key: &[String]) -> Result<(), D
             primary_key.join(", ")
         )));
     }
+    let keys = name_set(primary_key);
     let function_on_key = columns
         .iter()
-        .find(|column| column.agg_function.is_some() && primary_key.contains(&column.name));
+        .find(|column| column.agg_function.is_some() && keys.contains(column.name.as_str()));
     match function_on_key {
         None => Ok(()),
         Some(column) => Err(DescriptorError::new(format!(
@@ -240,6 +252,11 @@ fn check_ids(columns: &[Column]) -> Result<i32, DescriptorError> {
             .visit_fields(&mut |field| check(field.field_id))?;
     }
     Ok(seen.into_iter().max().unwrap_or(UNASSIGNED_ID))
+}
+
+/// Some names, for looking up many (see [`Schema::positions_by_name`]).
+pub(crate) fn name_set(names: &[String]) -> HashSet<&str> {
+    names.iter().map(String::as_str).collect()
 }
 
 fn names(columns: &[Column]) -> String {

@@ -199,10 +199,13 @@ fn check_key_types(descriptor: &TableDescriptor) -> Result<(), TableError> {
         .primary_key
         .iter()
         .map(|key| ("Primary", key));
+    let by_name = descriptor.schema.positions_by_name();
     for (what, key) in bucket_keys.chain(primary_key) {
-        if let Some((_, column)) = descriptor.schema.column(key)
-            && column.data_type.is_nested()
-        {
+        let Some(position) = by_name.get(key.as_str()) else {
+            continue;
+        };
+        let column = &descriptor.schema.columns[*position];
+        if column.data_type.is_nested() {
             return Err(TableError::invalid_table(format!(
                 "{what} key column '{key}' has unsupported data type {}. \
                  ARRAY, MAP and ROW are not supported in keys.",

@@ -155,10 +155,11 @@ impl StatisticsColumns {
         match self {
             Self::All => (0..schema.columns.len()).filter(supported).collect(),
             Self::Named(names) => {
+                let by_name = schema.positions_by_name();
                 let mut seen = HashSet::new();
-                let positions = names.iter().filter_map(|name| schema.column(name));
-                positions
-                    .map(|(position, _)| position)
+                names
+                    .iter()
+                    .filter_map(|name| by_name.get(name.as_str()).copied())
                     .filter(supported)
                     .filter(|position| seen.insert(*position))
                     .collect()

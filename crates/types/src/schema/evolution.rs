@@ -1,5 +1,7 @@
 //! Adding columns to a schema (tables.md §2.3).
 
+use std::collections::HashSet;
+
 use super::{AggFunction, Column, Schema, assign_ids};
 use crate::data_type::UNASSIGNED_ID;
 use crate::{DataType, ErrorCode, TableError};
@@ -42,9 +44,14 @@ impl Schema {
     /// says, for a column that is not nullable, a blank name or a bad type.
     pub fn add_columns(&self, added: &[NewColumn]) -> Result<Self, TableError> {
         let mut columns = self.columns.clone();
+        let mut names: HashSet<&str> = self
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
         let mut highest = self.highest_field_id;
         for new in added {
-            if columns.iter().any(|column| column.name == new.name) {
+            if !names.insert(new.name.as_str()) {
                 return Err(TableError::invalid_alter(format!(
                     "Column {} already exists.",
                     new.name

@@ -1,5 +1,7 @@
 //! Rules of alterTable (tables.md §1.9, §2.3, wire.md §4.5).
 
+use std::collections::{BTreeMap, HashSet};
+
 use super::{Cluster, aggregation, check_bucket_limit, check_reserved_columns, validate};
 use crate::schema::NewColumn;
 use crate::table_options::{
@@ -153,13 +155,9 @@ fn changed_options<'a>(sets: &'a [(String, String)], deletes: &'a [String]) -> V
         .iter()
         .map(|(key, _)| key.as_str())
         .chain(deletes.iter().map(String::as_str));
-    let mut changed = Vec::new();
-    for key in keys.filter(|key| table_options::is_table_key(key)) {
-        if !changed.contains(&key) {
-            changed.push(key);
-        }
-    }
-    changed
+    let mut seen = HashSet::new();
+    keys.filter(|key| table_options::is_table_key(key) && seen.insert(*key))
+        .collect()
 }
 
 fn check_alterable(descriptor: &TableDescriptor, changed: &[&str]) -> Result<(), TableError> {
@@ -225,7 +223,7 @@ fn record_lake_format(
 fn properties_of<'a>(
     descriptor: &'a mut TableDescriptor,
     key: &str,
-) -> &'a mut std::collections::BTreeMap<String, String> {
+) -> &'a mut BTreeMap<String, String> {
     if table_options::is_table_key(key) {
         &mut descriptor.properties
     } else {

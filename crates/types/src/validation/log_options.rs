@@ -48,12 +48,14 @@ pub(super) fn check_statistics(descriptor: &TableDescriptor) -> Result<(), Table
             "'table.statistics.columns' cannot be empty; name columns, or '*' for all.",
         ));
     }
+    let by_name = descriptor.schema.positions_by_name();
     for name in &names {
-        let Some((_, column)) = descriptor.schema.column(name) else {
+        let Some(position) = by_name.get(name.as_str()) else {
             return Err(TableError::invalid_config(format!(
                 "Statistics column '{name}' does not exist in table schema."
             )));
         };
+        let column = &descriptor.schema.columns[*position];
         if !StatisticsColumns::supports(&column.data_type.kind) {
             return Err(TableError::invalid_config(format!(
                 "Statistics column '{name}' of type '{}' is not supported for statistics collection.",

@@ -82,10 +82,12 @@ fn check_historical(descriptor: &TableDescriptor, auto: bool) -> Result<(), Tabl
 
 /// Partition values are texts; DECIMAL and nested types have no text form.
 fn check_key_types(descriptor: &TableDescriptor) -> Result<(), TableError> {
+    let by_name = descriptor.schema.positions_by_name();
     for key in &descriptor.partition_keys {
-        let Some((_, column)) = descriptor.schema.column(key) else {
+        let Some(position) = by_name.get(key.as_str()) else {
             continue;
         };
+        let column = &descriptor.schema.columns[*position];
         if matches!(column.data_type.kind, TypeKind::Decimal { .. }) || column.data_type.is_nested()
         {
             return Err(TableError::invalid_table(format!(
