@@ -6,6 +6,7 @@
 
 mod value;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::names::{Reserved, invalid_name_reason, reserved_name_reason};
@@ -38,11 +39,16 @@ impl PartitionSpec {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
         let mut spec = Self::default();
+        // A client may send as many entries as fit a frame, so no search per entry.
+        let mut positions: HashMap<String, usize> = HashMap::new();
         for (key, value) in entries {
             let (key, value) = (key.into(), value.into());
-            match spec.entries.iter_mut().find(|(known, _)| *known == key) {
-                Some(entry) => entry.1 = value,
-                None => spec.entries.push((key, value)),
+            match positions.get(&key) {
+                Some(&position) => spec.entries[position].1 = value,
+                None => {
+                    positions.insert(key.clone(), spec.entries.len());
+                    spec.entries.push((key, value));
+                }
             }
         }
         spec

@@ -234,6 +234,15 @@ mod tests {
     }
 
     #[test]
+    fn the_only_dynamic_map_holds_users() {
+        let maps: Vec<&str> = all()
+            .filter(|option| option.dynamic && option.kind == OptionKind::Map)
+            .map(|option| option.key)
+            .collect();
+        assert_eq!(maps, ["security.sasl.plain.credentials"]);
+    }
+
+    #[test]
     fn secrets_are_recognised_by_their_names() {
         for key in [
             "security.sasl.plain.jaas.config",

@@ -8,6 +8,8 @@ use chrono_tz::Tz;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeZone {
     /// The zone of this process: what the reference uses when a table names none.
+    /// The one value of this crate that looks at its surroundings (`TZ`, the
+    /// system's zone file).
     Local,
     /// A constant distance from Greenwich.
     Fixed(FixedOffset),

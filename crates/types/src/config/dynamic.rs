@@ -4,7 +4,7 @@
 //! without a value forces its key unset, also over the file. All changes of one
 //! request are made or none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::config::entries::{HIDDEN, mask};
 use crate::config::{ConfigError, Entries, Marker, Notice, ServerConfig};
@@ -14,10 +14,10 @@ use crate::server_options::{self, LAKE_PREFIX, OptionKind};
 /// Dynamic entries by key, as the metadata store keeps them. `None` = unset.
 pub type DynamicEntries = BTreeMap<String, Option<String>>;
 
-/// Entries and their values are bounded: they live in memory and in one record of
-/// the metadata store.
-const MAX_ENTRIES: usize = 1_000;
-const MAX_VALUE_BYTES: usize = 1 << 20;
+/// Bounds of one request and of what is kept. All entries together live in memory
+/// and in one record of the metadata store.
+const MAX_CHANGES: usize = 1_000;
+const MAX_TOTAL_BYTES: usize = 1 << 20;
 
 /// One change, as AlterClusterConfigs carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,19 +105,13 @@ impl DynamicConfig<'_> {
             .iter()
             .map(|change| Operation::from_wire(change.operation))
             .collect::<Result<Vec<_>, _>>()?;
+        if let Some(change) = changes.get(MAX_CHANGES) {
+            let problem = format!("a request has at most {MAX_CHANGES} changes");
+            return Err(ConfigError::change(shortened(&change.key), problem));
+        }
         let mut next = current.clone();
         for (change, operation) in changes.iter().zip(&operations) {
             self.apply_one(&mut next, change, *operation)?;
-        }
-        if next.len() > MAX_ENTRIES {
-            let key = changes
-                .last()
-                .map(|change| change.key.as_str())
-                .unwrap_or_default();
-            return Err(ConfigError::change(
-                key,
-                format!("more than {MAX_ENTRIES} dynamic entries"),
-            ));
         }
         if next != *current {
             self.check_result(current, &next, changes)?;
@@ -149,17 +143,22 @@ impl DynamicConfig<'_> {
                 "APPEND and SUBTRACT are only for options that are lists or maps, this one is not",
             ));
         }
+        if extends && change.value.is_none() {
+            return Err(ConfigError::change(key, "APPEND and SUBTRACT need a value"));
+        }
+        let before = self.effective_value(next, key).unwrap_or_default();
+        let kept: usize = next
+            .iter()
+            .map(|(key, value)| key.len() + text_bytes(value))
+            .sum();
+        if kept + before.len() + key.len() + text_bytes(&change.value) > MAX_TOTAL_BYTES {
+            let problem = "the dynamic configuration would be longer than 1 MiB";
+            return Err(ConfigError::change(shortened(key), problem));
+        }
         let Some(value) = change.value.as_deref() else {
-            if extends {
-                return Err(ConfigError::change(key, "APPEND and SUBTRACT need a value"));
-            }
             next.insert(key.to_owned(), None);
             return Ok(());
         };
-        let before = self.effective_value(next, key).unwrap_or_default();
-        if value.len() + before.len() > MAX_VALUE_BYTES {
-            return Err(ConfigError::change(key, "the value is longer than 1 MiB"));
-        }
         if Marker::is_in(value) {
             return Err(ConfigError::change(
                 key,
@@ -329,23 +328,16 @@ fn check_value(key: &str, kind: OptionKind, value: &str) -> Result<(), ConfigErr
     if kind == OptionKind::Map {
         return server_options::parse_list(value)
             .iter()
-            .try_for_each(|entry| {
-                jaas::parse_credential(entry).map(drop).map_err(|problem| {
-                    ConfigError::change(key, format!("Invalid map entry: {problem}"))
-                })
-            });
+            .try_for_each(|entry| entry_name(key, entry).map(drop));
     }
     kind.check(value).map_err(|problem| {
-        let shown = if server_options::is_secret(key) {
+        let shown = shortened(if server_options::is_secret(key) {
             HIDDEN
         } else {
             value
-        };
-        let shown: String = shown.chars().take(200).collect();
-        ConfigError::change(
-            key,
-            format!("Could not parse value '{shown}' for key '{key}': {problem}"),
-        )
+        });
+        let problem = format!("Could not parse value '{shown}' for key '{key}': {problem}");
+        ConfigError::change(key, problem)
     })
 }
 
@@ -356,8 +348,9 @@ fn list(value: Option<&str>) -> Vec<String> {
 /// Adds the items that are not there yet.
 fn append_to_list(before: &str, added: &str) -> String {
     let mut items = server_options::parse_list(before);
+    let mut known: HashSet<String> = items.iter().cloned().collect();
     for item in server_options::parse_list(added) {
-        if !items.contains(&item) {
+        if known.insert(item.clone()) {
             items.push(item);
         }
     }
@@ -365,14 +358,15 @@ fn append_to_list(before: &str, added: &str) -> String {
 }
 
 fn subtract_from_list(before: &str, removed: &str) -> String {
-    let removed = server_options::parse_list(removed);
+    let removed: HashSet<String> = server_options::parse_list(removed).into_iter().collect();
     let mut items = server_options::parse_list(before);
     items.retain(|item| !removed.contains(item));
     items.join(",")
 }
 
-/// The part of a map entry before the colon; the entry must be complete.
-fn map_key<'a>(key: &str, entry: &'a str) -> Result<&'a str, ConfigError> {
+/// The name of a map entry, which must be complete. The one map that changes at
+/// run time holds users (a test of the option table says so).
+fn entry_name<'a>(key: &str, entry: &'a str) -> Result<&'a str, ConfigError> {
     jaas::parse_credential(entry)
         .map(|(name, _)| name)
         .map_err(|problem| ConfigError::change(key, format!("Invalid map entry: {problem}")))
@@ -380,12 +374,13 @@ fn map_key<'a>(key: &str, entry: &'a str) -> Result<&'a str, ConfigError> {
 
 fn append_to_map(key: &str, before: &str, added: &str) -> Result<String, ConfigError> {
     let mut entries = server_options::parse_list(before);
+    let mut known: HashSet<String> = entries
+        .iter()
+        .map(|entry| name_of(entry).to_owned())
+        .collect();
     for entry in server_options::parse_list(added) {
-        let name = map_key(key, &entry)?;
-        if entries
-            .iter()
-            .any(|known| known.split(':').next() == Some(name))
-        {
+        let name = entry_name(key, &entry)?;
+        if !known.insert(name.to_owned()) {
             return Err(ConfigError::change(
                 key,
                 format!("'{name}' is there already"),
@@ -397,12 +392,27 @@ fn append_to_map(key: &str, before: &str, added: &str) -> Result<String, ConfigE
 }
 
 fn subtract_from_map(key: &str, before: &str, removed: &str) -> Result<String, ConfigError> {
+    let removed = server_options::parse_list(removed);
+    let names = removed
+        .iter()
+        .map(|entry| entry_name(key, entry))
+        .collect::<Result<HashSet<_>, _>>()?;
     let mut entries = server_options::parse_list(before);
-    for entry in server_options::parse_list(removed) {
-        let name = map_key(key, &entry)?;
-        entries.retain(|known| known.split(':').next() != Some(name));
-    }
+    entries.retain(|entry| !names.contains(name_of(entry)));
     Ok(entries.join(","))
+}
+
+fn name_of(entry: &str) -> &str {
+    entry.split_once(':').map_or(entry, |(name, _)| name)
+}
+
+fn text_bytes(value: &Option<String>) -> usize {
+    value.as_ref().map_or(0, String::len)
+}
+
+/// A text from a client as it may appear in a message.
+fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 #[cfg(test)]

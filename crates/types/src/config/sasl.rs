@@ -11,6 +11,7 @@ use crate::server_options;
 const MECHANISMS: &str = "security.sasl.enabled.mechanisms";
 const CREDENTIALS: &str = "security.sasl.plain.credentials";
 const JAAS: &str = "security.sasl.plain.jaas.config";
+const LISTENER_PREFIX: &str = "security.sasl.listener.name.";
 
 /// The users of each SASL listener, by its name (wire.md §3.1): the JAAS text of
 /// the listener, else the general one, with the credentials map laid over it.
@@ -40,7 +41,26 @@ pub(super) fn users_by_listener(
         }
         users.insert(listener.name.clone(), found);
     }
+    notices.extend(unused_keys(reader, &users));
     Ok(users)
+}
+
+/// Users of listeners that do not exist or do not ask who connects.
+fn unused_keys(reader: &Reader<'_>, users: &BTreeMap<String, Users>) -> Vec<Notice> {
+    let used: Vec<String> = users.keys().map(|listener| own_key(listener)).collect();
+    reader
+        .entries
+        .iter()
+        .filter(|(key, _)| key.starts_with(LISTENER_PREFIX) && !used.iter().any(|own| own == key))
+        .map(|(key, _)| Notice::warning(format!("{key} has no effect: no SASL listener has it")))
+        .collect()
+}
+
+fn own_key(listener: &str) -> String {
+    format!(
+        "{LISTENER_PREFIX}{}.plain.jaas.config",
+        listener.to_ascii_lowercase()
+    )
 }
 
 fn check_mechanisms(reader: &Reader<'_>, listener: &str) -> Result<(), ConfigError> {
@@ -65,10 +85,7 @@ fn users_of(
     listener: &str,
     credentials: Option<&Users>,
 ) -> Result<Users, ConfigError> {
-    let own_key = format!(
-        "security.sasl.listener.name.{}.plain.jaas.config",
-        listener.to_ascii_lowercase()
-    );
+    let own_key = own_key(listener);
     let jaas = match reader.entries.get(&own_key) {
         Some(text) => Some((own_key.as_str(), text)),
         None => reader.text(JAAS).map(|text| (JAAS, text)),

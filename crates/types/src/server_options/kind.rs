@@ -113,10 +113,7 @@ pub fn parse_bool(value: &str) -> Result<bool, String> {
 }
 
 /// Reads one of `words` in any case, and returns it as listed.
-fn parse_enum(
-    value: &str,
-    words: &'static [&'static str],
-) -> Result<&'static str, String> {
+fn parse_enum(value: &str, words: &'static [&'static str]) -> Result<&'static str, String> {
     words
         .iter()
         .copied()

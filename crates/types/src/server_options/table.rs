@@ -58,7 +58,7 @@ pub const GROUPS: &[OptionGroup] = &[
             option("data.dir", Text, Some("./mainstem-data"), Active, "Directory of everything that this server stores."),
             option("data.dirs", List, None, Active, "Overrides `data.dir`; Mainstem uses the first of them only."),
             option("remote.data.dir", Text, None, Active, "Root of remote log, KV snapshots and lake offsets; clients read from it. Default: `remote` inside the data directory."),
-            option("remote.data.dirs", List, Some(""), NotYet, "Several remote roots; may only grow.").live(),
+            option("remote.data.dirs", List, Some(""), Active, "Several remote roots; may only grow. Mainstem uses one: the first, if `remote.data.dir` is not set.").live(),
             option("remote.data.dirs.strategy", Enum(&["ROUND_ROBIN", "WEIGHTED_ROUND_ROBIN"]), Some("ROUND_ROBIN"), NotYet, "How tables and partitions choose a remote root.").live(),
             option("remote.data.dirs.weights", IntList, Some(""), NotYet, "Weights in the order of `remote.data.dirs`.").live(),
             option("remote.fs.write-buffer-size", Memory, Some("4kb"), NotYet, "Buffer of an upload."),

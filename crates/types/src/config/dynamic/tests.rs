@@ -348,14 +348,28 @@ fn markers_of_providers_are_refused() {
 
 #[test]
 fn sizes_are_bounded() {
-    let server = Server::new(&[]);
-    let mut long = change(SET, "datalake.iceberg.x", None);
-    long.value = Some("x".repeat(MAX_VALUE_BYTES + 1));
-    server.refuses(&[long], ErrorCode::ConfigException, "1 MiB");
-    let many: Vec<_> = (0..=MAX_ENTRIES)
+    let mut server = Server::new(&[]);
+    let code = ErrorCode::ConfigException;
+    let mut half = change(SET, "datalake.iceberg.x", None);
+    half.value = Some("x".repeat(MAX_TOTAL_BYTES / 2));
+    server.accepts(std::slice::from_ref(&half));
+    half.key = "datalake.iceberg.y".to_owned();
+    server.refuses(&[half], code, "longer than 1 MiB");
+    let long_key = change(
+        SET,
+        &format!("datalake.{}", "x".repeat(MAX_TOTAL_BYTES)),
+        None,
+    );
+    let error = server
+        .rules()
+        .apply(&server.dynamic, &[long_key])
+        .unwrap_err()
+        .to_string();
+    assert!(error.len() < 300, "{} bytes", error.len());
+    let many: Vec<_> = (0..=MAX_CHANGES)
         .map(|i| change(SET, &format!("datalake.x{i}"), "1"))
         .collect();
-    server.refuses(&many, ErrorCode::ConfigException, "more than 1000");
+    server.refuses(&many, code, "at most 1000 changes");
 }
 
 #[test]

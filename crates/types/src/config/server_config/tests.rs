@@ -269,6 +269,10 @@ fn odd_settings_are_warned_about() {
     let config = config(&[
         ("bind.listeners", "CLIENT://0.0.0.0:9123"),
         ("security.protocol.map", "CLEINT:SASL"),
+        (
+            "security.sasl.listener.name.cleint.plain.jaas.config",
+            "PlainLoginModule required;",
+        ),
         ("data.dirs", "/a,/b"),
         ("log.segment.filesize", "1gb"),
         ("datalake.format", "Iceberg"),
@@ -280,6 +284,7 @@ fn odd_settings_are_warned_about() {
     let warnings = warnings(&config);
     for fragment in [
         "there is no listener CLEINT, did you mean CLIENT?",
+        "security.sasl.listener.name.cleint.plain.jaas.config has no effect",
         "tells clients to connect to 0.0.0.0",
         "data.dirs: Mainstem keeps all data in one directory, /a",
         "log.segment.filesize is not a known option, did you mean log.segment.file-size?",
