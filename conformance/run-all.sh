@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# run-all.sh BINARY [rust|python|java]…
+#
+# Starts the server on a free loopback port with an empty data directory and
+# runs the official clients against it, all three or those named. Ends with
+# status 1 if one of them sees a wrong value; the server's log is then kept.
+#
+# MAINSTEM_CONFORMANCE_DIR (~/.cache/mainstem-conformance) holds what is built:
+# the Rust client's crates and a Python environment.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+if [ $# -lt 1 ]; then
+    sed -n '2,10p' "$0" >&2
+    exit 2
+fi
+binary=$(realpath "$1")
+shift
+clients=("$@")
+[ ${#clients[@]} -gt 0 ] || clients=(rust python java)
+cache=${MAINSTEM_CONFORMANCE_DIR:-$HOME/.cache/mainstem-conformance}
+mkdir -p "$cache"
+
+work=$(mktemp -d)
+log=$work/server.log
+server=
+cleanup() {
+    if [ -n "$server" ] && kill -0 "$server" 2>/dev/null; then
+        kill "$server"
+        wait "$server" || true
+    fi
+    if [ "${passed:-}" = yes ]; then
+        rm -rf "$work"
+    else
+        echo "the server's data and log are kept in $work; the log ends:" >&2
+        tail -n 20 "$log" >&2 || true
+    fi
+}
+
+build_rust() {
+    # Without RUSTFLAGS the crates are those that the suite of fluss-rs itself
+    # builds, so both share one target directory.
+    (cd "$here/rust" && RUSTFLAGS='' CARGO_TARGET_DIR="$cache/target" cargo build --quiet --locked --bins)
+}
+run_rust() { "$cache/target/debug/mainstem-conformance" "$1"; }
+
+build_python() {
+    local venv=$cache/python lock=$here/python/requirements.txt
+    if ! cmp -s "$lock" "$venv/requirements.txt"; then
+        rm -rf "$venv"
+        python3 -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$lock"
+        cp "$lock" "$venv/requirements.txt"
+    fi
+}
+run_python() { PYTHONDONTWRITEBYTECODE=1 "$cache/python/bin/python" "$here/python/conformance.py" "$1"; }
+
+build_java() {
+    (cd "$here/java" && mvn --quiet --batch-mode compile dependency:build-classpath -Dmdep.outputFile=target/classpath)
+    local jar want
+    jar=$(tr ':' '\n' <"$here/java/target/classpath" | grep fluss-client)
+    want=$(cut -d' ' -f1 "$here/java/checksums.sha256")
+    echo "$want  $jar" | sha256sum --check --quiet -
+}
+run_java() {
+    java --add-opens=java.base/java.nio=ALL-UNNAMED \
+        -cp "$here/java/target/classes:$(cat "$here/java/target/classpath")" mainstem.conformance.Main "$1" 2> >(grep -v '^SLF4J' >&2)
+}
+
+for client in "${clients[@]}"; do
+    case $client in
+        rust | python | java) "build_$client" ;;
+        *)
+            echo "no client is named '$client'" >&2
+            exit 2
+            ;;
+    esac
+done
+
+trap cleanup EXIT
+port=$("$here/../scripts/free-port.sh")
+"$binary" start --data-dir "$work/data" \
+    -D "bind.listeners=FLUSS://127.0.0.1:$port" -D mainstem.http.listen= \
+    >"$log" 2>&1 </dev/null &
+server=$!
+for ((attempt = 0; ; attempt++)); do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+        break
+    fi
+    if ! kill -0 "$server" 2>/dev/null || [ "$attempt" -ge 200 ]; then
+        echo "the server does not listen on port $port" >&2
+        exit 1
+    fi
+    sleep 0.05
+done
+
+failed=()
+for client in "${clients[@]}"; do
+    printf '\n-- %s client\n' "$client"
+    "run_$client" "127.0.0.1:$port" || failed+=("$client")
+    if ! kill -0 "$server" 2>/dev/null; then
+        echo "the server ended" >&2
+        exit 1
+    fi
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "failed: ${failed[*]}" >&2
+    exit 1
+fi
+passed=yes
+printf '\nall official clients passed: %s\n' "${clients[*]}"
