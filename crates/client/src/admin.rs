@@ -1,6 +1,6 @@
 //! Administration: databases, tables, partitions, offsets, health.
 
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::{ApiKey, messages as pb};
 use mainstem_types::{PartitionId, ServerId, TableDescriptor, TablePath};
 
 use crate::cluster::{Client, TableInfo, path_to_proto};
@@ -58,7 +58,7 @@ impl Client {
             ignore_if_exists: Some(ignore_if_exists),
             database_json: None,
         };
-        let _: pb::CreateDatabaseResponse = self.call_coordinator(1001, &request).await?;
+        let _: pb::CreateDatabaseResponse = self.call_coordinator(ApiKey::CreateDatabase, &request).await?;
         Ok(())
     }
 
@@ -69,21 +69,21 @@ impl Client {
             ignore_if_not_exists: Some(ignore),
             cascade: Some(cascade),
         };
-        let _: pb::DropDatabaseResponse = self.call_coordinator(1002, &request).await?;
+        let _: pb::DropDatabaseResponse = self.call_coordinator(ApiKey::DropDatabase, &request).await?;
         Ok(())
     }
 
     /// Names of the databases.
     pub async fn databases(&self) -> Result<Vec<String>> {
         let request = pb::ListDatabasesRequest::default();
-        let answer: pb::ListDatabasesResponse = self.call_coordinator(1003, &request).await?;
+        let answer: pb::ListDatabasesResponse = self.call_coordinator(ApiKey::ListDatabases, &request).await?;
         Ok(answer.database_name)
     }
 
     /// Names of the tables of a database.
     pub async fn tables(&self, database: &str) -> Result<Vec<String>> {
         let request = pb::ListTablesRequest { database_name: Some(database.to_owned()) };
-        let answer: pb::ListTablesResponse = self.call_coordinator(1008, &request).await?;
+        let answer: pb::ListTablesResponse = self.call_coordinator(ApiKey::ListTables, &request).await?;
         Ok(answer.table_name)
     }
 
@@ -99,7 +99,7 @@ impl Client {
             table_json: Some(descriptor.to_json_bytes().into()),
             ignore_if_exists: Some(ignore_if_exists),
         };
-        let _: pb::CreateTableResponse = self.call_coordinator(1005, &request).await?;
+        let _: pb::CreateTableResponse = self.call_coordinator(ApiKey::CreateTable, &request).await?;
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Client {
             table_path: Some(path_to_proto(path)),
             ignore_if_not_exists: Some(ignore_if_not_exists),
         };
-        let _: pb::DropTableResponse = self.call_coordinator(1006, &request).await?;
+        let _: pb::DropTableResponse = self.call_coordinator(ApiKey::DropTable, &request).await?;
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl Client {
             config_changes,
             ..pb::AlterTableRequest::default()
         };
-        let _: pb::AlterTableResponse = self.call_coordinator(1044, &request).await?;
+        let _: pb::AlterTableResponse = self.call_coordinator(ApiKey::AlterTable, &request).await?;
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl Client {
             add_columns,
             ..pb::AlterTableRequest::default()
         };
-        let _: pb::AlterTableResponse = self.call_coordinator(1044, &request).await?;
+        let _: pb::AlterTableResponse = self.call_coordinator(ApiKey::AlterTable, &request).await?;
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Client {
             partition_spec: Some(spec_to_proto(spec)),
             ignore_if_not_exists: Some(true),
         };
-        let _: pb::CreatePartitionResponse = self.call_coordinator(1036, &request).await?;
+        let _: pb::CreatePartitionResponse = self.call_coordinator(ApiKey::CreatePartition, &request).await?;
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Client {
             partial_partition_spec: None,
             include_system_partitions: None,
         };
-        let answer: pb::ListPartitionInfosResponse = self.call_coordinator(1009, &request).await?;
+        let answer: pb::ListPartitionInfosResponse = self.call_coordinator(ApiKey::ListPartitionInfos, &request).await?;
         answer.partitions_info.iter().map(|info| partition_of(table, info)).collect()
     }
 
@@ -210,7 +210,7 @@ impl Client {
             routing_bucket_count: None,
         };
         let connection = self.tablet(leader).await?;
-        let answer: pb::ListOffsetsResponse = connection.call(1021, 0, &request).await?;
+        let answer: pb::ListOffsetsResponse = connection.call(ApiKey::ListOffsets, 0, &request).await?;
         buckets
             .iter()
             .map(|bucket| {
@@ -228,7 +228,7 @@ impl Client {
     /// Health of the cluster.
     pub async fn health(&self) -> Result<Health> {
         let request = pb::GetClusterHealthRequest::default();
-        let answer: pb::GetClusterHealthResponse = self.call_coordinator(1062, &request).await?;
+        let answer: pb::GetClusterHealthResponse = self.call_coordinator(ApiKey::GetClusterHealth, &request).await?;
         Ok(Health {
             replicas: answer.num_replicas.unwrap_or_default(),
             in_sync: answer.in_sync_replicas.unwrap_or_default(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mainstem_net::client::{ClientOptions as NetOptions, Connection};
-use mainstem_protocol::generated::Required;
-use mainstem_protocol::generated::messages as pb;
+use mainstem_net::{ClientOptions as NetOptions, Connection, Login};
+use mainstem_protocol::{Required, Shaped};
+use mainstem_protocol::{ApiKey, messages as pb};
 use mainstem_types::{
     BucketId, PartitionId, ServerId, TableBucket, TableDescriptor, TableId, TablePath,
 };
@@ -66,7 +66,7 @@ pub struct Buckets {
 struct Known {
     coordinator: Option<String>,
     tablets: HashMap<ServerId, String>,
-    connections: HashMap<String, Arc<Connection>>,
+    connections: HashMap<String, Connection>,
 }
 
 /// A connection to a cluster; cheap to clone.
@@ -134,25 +134,30 @@ impl Client {
         Ok(())
     }
 
-    async fn connection(&self, address: &str) -> Result<Arc<Connection>> {
+    async fn connection(&self, address: &str) -> Result<Connection> {
         if let Some(connection) = self.shared.known.lock().connections.get(address)
             && !connection.is_closed()
         {
             return Ok(connection.clone());
         }
         let options = NetOptions {
-            sasl: self.shared.options.sasl.clone(),
-            timeout: self.shared.options.request_timeout,
+            login: self
+                .shared
+                .options
+                .sasl
+                .clone()
+                .map(|(user, password)| Login { user, password }),
+            request_timeout: self.shared.options.request_timeout,
             ..NetOptions::default()
         };
-        let connection = Arc::new(Connection::connect(address, options).await?);
+        let connection = Connection::connect(address, options).await?;
         let mut known = self.shared.known.lock();
         known.connections.insert(address.to_owned(), connection.clone());
         Ok(connection)
     }
 
     /// A connection to the coordinator.
-    pub async fn coordinator(&self) -> Result<Arc<Connection>> {
+    pub async fn coordinator(&self) -> Result<Connection> {
         let address = self.shared.known.lock().coordinator.clone();
         match address {
             Some(address) => self.connection(&address).await,
@@ -161,7 +166,7 @@ impl Client {
     }
 
     /// A connection to a tablet server.
-    pub async fn tablet(&self, server: ServerId) -> Result<Arc<Connection>> {
+    pub async fn tablet(&self, server: ServerId) -> Result<Connection> {
         let address = self.shared.known.lock().tablets.get(&server).cloned();
         match address {
             Some(address) => self.connection(&address).await,
@@ -173,7 +178,7 @@ impl Client {
     }
 
     /// A connection to any tablet server.
-    pub async fn any_tablet(&self) -> Result<Arc<Connection>> {
+    pub async fn any_tablet(&self) -> Result<Connection> {
         let addresses: Vec<String> = self.shared.known.lock().tablets.values().cloned().collect();
         let mut last = ClientError::Usage("the cluster has no tablet server now".to_owned());
         for address in addresses {
@@ -190,14 +195,14 @@ impl Client {
         connection: &Connection,
         request: pb::MetadataRequest,
     ) -> Result<pb::MetadataResponse> {
-        Ok(connection.call(1012, 0, &request).await?)
+        Ok(connection.call(ApiKey::GetMetadata, 0, &request).await?)
     }
 
     /// A call to the coordinator.
-    pub async fn call_coordinator<Q, R>(&self, api_key: i16, request: &Q) -> Result<R>
+    pub async fn call_coordinator<Q, R>(&self, api: ApiKey, request: &Q) -> Result<R>
     where
         Q: prost::Message,
-        R: prost::Message + Default + Required,
+        R: prost::Message + Default + Required + Shaped,
     {
         let connection = match self.coordinator().await {
             Ok(connection) => connection,
@@ -206,13 +211,13 @@ impl Client {
                 self.coordinator().await?
             }
         };
-        Ok(connection.call(api_key, 0, request).await?)
+        Ok(connection.call(api, 0, request).await?)
     }
 
     /// Describes a table.
     pub async fn table(&self, path: &TablePath) -> Result<TableInfo> {
         let request = pb::GetTableInfoRequest { table_path: Some(path_to_proto(path)) };
-        let answer: pb::GetTableInfoResponse = self.call_coordinator(1007, &request).await?;
+        let answer: pb::GetTableInfoResponse = self.call_coordinator(ApiKey::GetTableInfo, &request).await?;
         let json = answer.table_json.unwrap_or_default();
         let descriptor = TableDescriptor::from_json_bytes(&json)
             .map_err(|error| ClientError::Malformed(format!("table description: {error}")))?;
@@ -232,7 +237,7 @@ impl Client {
             table_path: Some(path_to_proto(path)),
             schema_id: Some(schema_id),
         };
-        let answer: pb::GetTableSchemaResponse = self.call_coordinator(1011, &request).await?;
+        let answer: pb::GetTableSchemaResponse = self.call_coordinator(ApiKey::GetTableSchema, &request).await?;
         Ok(answer.schema_json.unwrap_or_default())
     }
 

@@ -1,6 +1,6 @@
 //! What can go wrong in the client, by what the caller can do about it.
 
-use mainstem_net::client::NetError;
+use mainstem_net::NetError;
 use thiserror::Error;
 
 /// Result of client calls.

@@ -4,7 +4,7 @@
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar, StringArray};
 use arrow_ord::cmp;
 use arrow_schema::DataType as ArrowType;
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::messages as pb;
 use mainstem_types::{Schema, TypeKind};
 
 use crate::error::{ClientError, Result};

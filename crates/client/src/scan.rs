@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use mainstem_format::arrow_batch::{cast_to_schema, decode};
 use mainstem_format::log_batch::Batches;
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::{ApiKey, messages as pb};
 use mainstem_types::{LogFormat, PartitionId, Schema, ServerId, TableBucket};
 
 use crate::admin::OffsetSpec;
 use crate::cluster::{Client, TableInfo, table_bucket};
 use crate::error::{ClientError, Result};
 use crate::filter::Filter;
+use crate::writer::log_format;
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -76,6 +77,7 @@ struct Position {
 pub struct LogScan {
     client: Client,
     table: TableInfo,
+    log_format: LogFormat,
     options: ScanOptions,
     positions: Vec<Position>,
     known_partitions: HashSet<PartitionId>,
@@ -101,6 +103,7 @@ impl LogScan {
             HashMap::from([(table.schema_id, Arc::new(schema.clone()))]);
         let mut scan = Self {
             client,
+            log_format: log_format(&table)?,
             table,
             options,
             positions: Vec::new(),
@@ -246,7 +249,7 @@ impl LogScan {
             let connection = self.client.tablet(leader).await?;
             let request = self.request(&indexes);
             calls.push(async move {
-                connection.call::<_, pb::FetchLogResponse>(1015, 0, &request).await
+                connection.call::<_, pb::FetchLogResponse>(ApiKey::FetchLog, 0, &request).await
             });
         }
         if calls.is_empty() {
@@ -276,7 +279,7 @@ impl LogScan {
                 }
             })
             .collect();
-        let arrow = self.table.descriptor.log_format() == LogFormat::Arrow;
+        let arrow = self.log_format == LogFormat::Arrow;
         let projected = self.read.as_ref().filter(|_| arrow);
         let filter = self.options.filter.as_ref().filter(|_| arrow);
         let predicate = filter.and_then(|f| f.to_proto(&self.table.descriptor.schema));
@@ -338,7 +341,7 @@ impl LogScan {
         let malformed = |error: mainstem_format::FormatError| ClientError::Malformed(error.to_string());
         let header = mainstem_format::log_batch::BatchHeader::parse(bytes)
             .map_err(|error| ClientError::Malformed(error.to_string()))?;
-        let arrow = self.table.descriptor.log_format() == LogFormat::Arrow;
+        let arrow = self.log_format == LogFormat::Arrow;
         let pushed = self.read.as_deref().filter(|_| arrow);
         let current = self.schemas[&self.table.schema_id].clone();
         let batch = if header.record_count == 0 {

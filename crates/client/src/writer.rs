@@ -19,7 +19,8 @@ use futures::stream::FuturesOrdered;
 use mainstem_format::arrow_batch::{EncodeOptions, encode_append};
 use mainstem_format::compression::Compression;
 use mainstem_format::row_batch;
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::records::produce_log_request;
+use mainstem_protocol::{ApiKey, decode, messages as pb};
 use mainstem_types::{BucketId, LogFormat, PartitionId, ServerId, TableBucket};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -123,7 +124,7 @@ impl LogWriter {
         let router = Router::new(&table.descriptor)?;
         let request = pb::InitWriterRequest { table_path: vec![path_to_proto(&table.path)] };
         let tablet = client.any_tablet().await?;
-        let answer: pb::InitWriterResponse = tablet.call(1026, 0, &request).await?;
+        let answer: pb::InitWriterResponse = tablet.call(ApiKey::InitWriter, 0, &request).await?;
         let writer_id = answer.writer_id.ok_or_else(|| ClientError::absent("writer_id"))?;
         let budget = Arc::new(Semaphore::new(options.max_pending_bytes.min(Semaphore::MAX_PERMITS)));
         Ok(Self {
@@ -242,7 +243,10 @@ impl LogWriter {
 
     fn encode(&self, batch: &RecordBatch, batch_sequence: i32) -> Result<Bytes> {
         let descriptor = &self.table.descriptor;
-        let statistics = descriptor.statistics_columns();
+        let statistics = descriptor
+            .statistics_columns()
+            .map_err(|error| ClientError::Malformed(error.to_string()))?
+            .map(|columns| columns.positions(&descriptor.schema));
         let options = EncodeOptions {
             schema_id: i16::try_from(self.table.schema_id).unwrap_or(1),
             compression: self.options.compression,
@@ -250,7 +254,8 @@ impl LogWriter {
             batch_sequence,
             statistics_columns: statistics.as_deref(),
         };
-        let encoded = match descriptor.log_format() {
+        let format = log_format(&self.table)?;
+        let encoded = match format {
             LogFormat::Arrow => encode_append(batch, &options, &descriptor.schema),
             LogFormat::Compacted => {
                 row_batch::encode_compacted(batch, &options, &descriptor.schema)
@@ -292,6 +297,11 @@ impl LogWriter {
         };
         Lane { queue, task: tokio::spawn(worker.run(receiver)), next_sequence: 0 }
     }
+}
+
+/// How the table's batches carry rows.
+pub(crate) fn log_format(table: &TableInfo) -> Result<LogFormat> {
+    table.descriptor.log_format().map_err(|error| ClientError::Malformed(error.to_string()))
 }
 
 async fn locate(client: &Client, table: &TableInfo, partition: Option<&str>) -> Result<Buckets> {
@@ -385,20 +395,25 @@ impl LaneWorker {
             Ok(connection) => connection,
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        let timeout = self.client.options().request_timeout.as_millis();
-        let request = pb::ProduceLogRequest {
+        let limit = self.client.options().request_timeout;
+        let fields = pb::ProduceLogRequest {
             acks: Some(self.acks),
             table_id: Some(self.bucket.table_id.0),
-            timeout_ms: Some(i32::try_from(timeout).unwrap_or(i32::MAX)),
-            buckets_req: vec![pb::PbProduceLogReqForBucket {
-                partition_id: self.bucket.partition_id.map(|id| id.0),
-                bucket_id: Some(self.bucket.bucket_id.0),
-                records: Some(records.clone()),
-                ..pb::PbProduceLogReqForBucket::default()
-            }],
+            timeout_ms: Some(i32::try_from(limit.as_millis()).unwrap_or(i32::MAX)),
+            buckets_req: Vec::new(),
         };
+        let bucket = pb::PbProduceLogReqForBucket {
+            partition_id: self.bucket.partition_id.map(|id| id.0),
+            bucket_id: Some(self.bucket.bucket_id.0),
+            ..pb::PbProduceLogReqForBucket::default()
+        };
+        let body = produce_log_request(fields, vec![(bucket, vec![records.clone()])]);
+        // Sent here and now: the order of the batches is that of these calls.
+        let sent = connection.send(ApiKey::ProduceLog.code(), 0, body, limit).await;
         Box::pin(async move {
-            let answer: pb::ProduceLogResponse = connection.call(1014, 0, &request).await?;
+            let body = sent?.response().await?;
+            let answer: pb::ProduceLogResponse =
+                decode(body).map_err(|error| ClientError::Malformed(error.to_string()))?;
             let entry = answer.buckets_resp.into_iter().next();
             let entry = entry.ok_or_else(|| ClientError::absent("buckets_resp"))?;
             match entry.error_code {

@@ -15,7 +15,13 @@
 //!
 //! This crate never decides who leads and never changes metadata.
 
+pub mod disk_guard;
 pub mod fetch_wait;
+pub mod metrics;
+mod predicate;
 pub mod produce_wait;
 pub mod reader_progress;
+pub mod registry;
 pub mod replica;
+pub mod service;
+pub mod table_view;

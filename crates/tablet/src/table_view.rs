@@ -18,6 +18,8 @@ pub struct TableView {
     /// Whether the table has a primary key: its log is written only through the
     /// table, never by ProduceLog.
     pub has_primary_key: bool,
+    /// `table.log.ttl`; `None` = records are kept for ever.
+    pub log_ttl_ms: Option<i64>,
     layouts: HashMap<i16, Arc<SchemaLayout>>,
 }
 
@@ -31,8 +33,12 @@ impl TableView {
                 Some((i16::try_from(id.0).ok()?, Arc::new(SchemaLayout::new(schema))))
             })
             .collect();
+        // The options were checked when the table was created or altered.
+        let ttl = entry.descriptor.log_ttl().unwrap_or_default();
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
         Self {
-            log_format: entry.descriptor.log_format(),
+            log_format: entry.descriptor.log_format().unwrap_or_default(),
+            log_ttl_ms: (ttl_ms > 0).then_some(ttl_ms),
             has_primary_key: entry.descriptor.schema.has_primary_key(),
             layouts,
             entry,

@@ -1,0 +1,340 @@
+//! A server with every role in one process, put together.
+
+mod background;
+mod data_dir;
+mod router;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use mainstem_console::Console;
+use mainstem_coordinator::{Coordinator, CoordinatorConfig, ServerNode};
+use mainstem_env::{Clock, RealFileSystem, SystemClock};
+use mainstem_log::{LogConfig, LogResources};
+use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
+use mainstem_net::{BoundServer, ServerOptions};
+use mainstem_tablet::disk_guard::DiskGuard;
+use mainstem_tablet::metrics::TabletMetrics;
+use mainstem_tablet::registry::{Replicas, ReplicasConfig};
+use mainstem_tablet::service::TabletService;
+use mainstem_types::ServerId;
+use mainstem_types::config::{Durability, ServerConfig};
+use mainstem_types::listeners::{Endpoint, HostPort, Protocol};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use self::background::Background;
+use self::data_dir::DataDir;
+use self::router::Router;
+
+/// Id of the tablet server of a single process.
+const SERVER_ID: ServerId = ServerId(0);
+/// Open files that a server with thousands of buckets needs.
+const WANTED_OPEN_FILES: u64 = 65_536;
+
+/// A running server.
+pub struct Server {
+    config: ServerConfig,
+    started: Instant,
+    replicas: Arc<Replicas>,
+    console: Arc<Console>,
+    addresses: Vec<(String, SocketAddr)>,
+    http: Option<SocketAddr>,
+    buckets: usize,
+    shutdown: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    background: Background,
+    _data_dir: Arc<DataDir>,
+}
+
+impl Server {
+    /// Opens everything, ports last.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong and what to do.
+    pub async fn start(config: ServerConfig) -> Result<Self> {
+        let started = Instant::now();
+        raise_open_files();
+        let bound = bind(&config)?;
+        let addresses = bound.addresses();
+        let data_dir = Arc::new(DataDir::open(&config.data_dir)?);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let (coordinator, replicas) = {
+            let (config, clock, data_dir) = (config.clone(), clock.clone(), data_dir.clone());
+            tokio::task::spawn_blocking(move || open(&config, &clock, &data_dir))
+                .await
+                .context("the start ended early")??
+        };
+        let metrics = TabletMetrics::new(replicas.clone());
+        replicas.set_metrics(metrics.clone());
+        let buckets = replicas.open_all().context("cannot open the logs")?;
+        register(&coordinator, &config, &addresses)?;
+
+        let tablet = TabletService::new(replicas.clone(), clock.clone(), metrics.clone());
+        let router = Arc::new(Router::new(coordinator.clone(), tablet));
+        let shutdown = CancellationToken::new();
+        let console = Arc::new(Console::default());
+        console.add_source(metrics.clone());
+        let mut tasks = Vec::new();
+        let http = serve_http(&config, &console, &shutdown, &mut tasks).await?;
+        let background = Background::start(
+            &config,
+            coordinator,
+            replicas.clone(),
+            metrics,
+            clock,
+            data_dir.clone(),
+            shutdown.clone(),
+        );
+        tasks.push(tokio::spawn(bound.serve(router, shutdown.clone())));
+        console.set_ready(true);
+        info!(buckets, millis = started.elapsed().as_millis(), "ready");
+        Ok(Self {
+            config,
+            started,
+            replicas,
+            console,
+            addresses,
+            http,
+            buckets,
+            shutdown,
+            tasks,
+            background,
+            _data_dir: data_dir,
+        })
+    }
+
+    /// What a person wants to know after the start.
+    pub fn greeting(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "mainstem {} is ready after {} ms, {} buckets, data in {}",
+            env!("CARGO_PKG_VERSION"),
+            self.started.elapsed().as_millis(),
+            self.buckets,
+            self.config.data_dir.display()
+        )];
+        for (listener, address) in &self.addresses {
+            lines.push(format!("  clients   {address}  (listener {listener})"));
+        }
+        if let Some(address) = self.http {
+            lines.push(format!("  metrics   http://{address}/metrics"));
+        }
+        if self.config.durability == Durability::Os {
+            lines.push(
+                "  durability is 'os': an acknowledged row survives kill -9, not a power cut"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+
+    /// Serves until the future is ready, then stops in an orderly way.
+    pub async fn run_until(mut self, signal: impl Future<Output = &'static str>) -> Result<()> {
+        let cause = signal.await;
+        let stopping = Instant::now();
+        info!(cause, "stopping");
+        self.console.set_ready(false);
+        self.shutdown.cancel();
+        for task in self.tasks.drain(..) {
+            // A task that panicked has said so.
+            let _ = task.await;
+        }
+        self.background.stop().await;
+        let replicas = self.replicas.clone();
+        tokio::task::spawn_blocking(move || replicas.close_all()).await?;
+        info!(millis = stopping.elapsed().as_millis(), "stopped");
+        Ok(())
+    }
+}
+
+fn bind(config: &ServerConfig) -> Result<BoundServer> {
+    let mut listeners = Vec::new();
+    for listener in &config.listeners {
+        listeners.push(mainstem_net::Listener {
+            name: listener.name.clone(),
+            address: resolve(&listener.bind_address())
+                .with_context(|| format!("bind.listeners: listener {}", listener.name))?,
+            protocol: match listener.protocol {
+                Protocol::Plaintext => mainstem_net::SecurityProtocol::Plaintext,
+                Protocol::Sasl => mainstem_net::SecurityProtocol::Sasl,
+            },
+            internal: listener.internal,
+        });
+    }
+    let options = ServerOptions {
+        max_request_bytes: config.net.max_request_bytes.into(),
+        max_queued_requests: config.net.max_queued_requests,
+        max_connections: config.net.max_connections,
+        request_memory_bytes: config.net.request_memory_bytes,
+        max_idle: config.net.max_idle.unwrap_or(std::time::Duration::MAX),
+        ..ServerOptions::default()
+    };
+    let bound = BoundServer::bind(listeners, options)
+        .context("another program may hold the port; choose another with -D bind.listeners=…")?;
+    let users = config.users.clone();
+    Ok(bound.with_credentials(Arc::new(users::ListenerUsers(users))))
+}
+
+mod users {
+    //! The configured users, by listener.
+
+    use std::collections::BTreeMap;
+
+    use mainstem_net::Credentials;
+    use mainstem_types::jaas::Users;
+
+    /// Users of each listener.
+    pub struct ListenerUsers(pub BTreeMap<String, Users>);
+
+    impl Credentials for ListenerUsers {
+        fn verify(&self, listener: &str, user: &str, password: &[u8]) -> bool {
+            self.0.get(listener).is_some_and(|users| users.verify(user, password))
+        }
+    }
+}
+
+fn resolve(address: &HostPort) -> Result<SocketAddr> {
+    use std::net::ToSocketAddrs;
+    let mut found = (address.host.as_str(), address.port)
+        .to_socket_addrs()
+        .with_context(|| format!("cannot resolve {}", address.host))?;
+    found.next().with_context(|| format!("{} has no address", address.host))
+}
+
+/// The durable parts. Blocks.
+fn open(
+    config: &ServerConfig,
+    clock: &Arc<dyn Clock>,
+    data_dir: &DataDir,
+) -> Result<(Arc<Coordinator>, Arc<Replicas>)> {
+    let durable = config.durability == Durability::Fsync;
+    let path = data_dir.metadata();
+    let store = EmbeddedStore::open(
+        &path,
+        if durable { mainstem_meta::Durability::Sync } else { mainstem_meta::Durability::Os },
+    )
+    .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
+    let store: Arc<dyn MetaStore> = Arc::new(store);
+    let catalog = Arc::new(Catalog::new());
+    let tables = &config.tables;
+    let shown = |key: &str| config.entries.shown(key).unwrap_or_default();
+    let coordinator_config = CoordinatorConfig {
+        default_bucket_number: tables.default_bucket_count,
+        default_replication_factor: tables.default_replication_factor,
+        max_bucket_num: tables.max_buckets,
+        max_partition_num: tables.max_partitions,
+        allow_create_log_tables: tables.allow_log_tables,
+        allow_create_kv_tables: tables.allow_primary_key_tables,
+        remote_data_dir: Some(config.remote_data_dir.clone()),
+        producer_offsets_ttl_ms: millis(config.producer_offsets_ttl),
+        server_configs: config
+            .entries
+            .iter()
+            .map(|(key, _)| (key.to_owned(), shown(key)))
+            .collect(),
+    };
+    let coordinator = Coordinator::new(store, catalog.clone(), coordinator_config, clock.clone())
+        .context("cannot read the metadata store")?;
+
+    let files = Arc::new(RealFileSystem);
+    let log = LogConfig {
+        durability: if durable {
+            mainstem_log::Durability::Fsync
+        } else {
+            mainstem_log::Durability::Os
+        },
+        segment_bytes: config.log.segment_bytes.into(),
+        index_interval_bytes: config.log.index_interval_bytes,
+        writer_expiration_ms: millis(config.writers.expiration),
+        checkpoint_max_interval_ms: millis(config.log.recovery_point_interval),
+        ..LogConfig::default()
+    };
+    let replicas = Replicas::new(ReplicasConfig {
+        server_id: SERVER_ID,
+        resources: LogResources::new(files, data_dir.path().join("log"), 4_096),
+        log,
+        catalog: catalog.clone(),
+        clock: clock.clone(),
+        disk: Arc::new(DiskGuard::new(
+            config.disk.write_limit_ratio,
+            config.disk.write_recover_ratio,
+        )),
+        min_in_sync_replicas: usize::try_from(config.log.min_in_sync_replicas).unwrap_or(0),
+    });
+    catalog.subscribe(replicas.clone());
+    Ok((Arc::new(coordinator), replicas))
+}
+
+fn register(
+    coordinator: &Coordinator,
+    config: &ServerConfig,
+    addresses: &[(String, SocketAddr)],
+) -> Result<()> {
+    let endpoints: Vec<Endpoint> = config
+        .listeners
+        .iter()
+        .zip(addresses)
+        .map(|(listener, (_, address))| Endpoint {
+            name: listener.name.clone(),
+            address: listener.advertised_address(address.port()),
+        })
+        .collect();
+    coordinator.set_coordinator_endpoints(endpoints.clone());
+    let node = ServerNode { id: SERVER_ID, rack: config.rack.clone(), endpoints };
+    if let Err(error) = coordinator.register(node) {
+        bail!("cannot register the tablet server: {}", error.message);
+    }
+    Ok(())
+}
+
+async fn serve_http(
+    config: &ServerConfig,
+    console: &Arc<Console>,
+    shutdown: &CancellationToken,
+    tasks: &mut Vec<JoinHandle<()>>,
+) -> Result<Option<SocketAddr>> {
+    let Some(address) = &config.http.address else { return Ok(None) };
+    let listener = match TcpListener::bind((address.host.as_str(), address.port)).await {
+        Ok(listener) => listener,
+        Err(error) if config.http.is_default => {
+            warn!("no HTTP: {address} cannot be opened ({error}); set mainstem.http.listen");
+            return Ok(None);
+        }
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!("cannot open mainstem.http.listen {address}; choose another port")
+            });
+        }
+    };
+    let address = listener.local_addr()?;
+    let serving = mainstem_console::serve(listener, console.clone(), shutdown.clone());
+    tasks.push(tokio::spawn(async move {
+        if let Err(error) = serving.await {
+            warn!("HTTP has ended: {error}");
+        }
+    }));
+    Ok(Some(address))
+}
+
+/// Thousands of buckets need more than the usual soft limit of 1,024.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(WANTED_OPEN_FILES, |hard| hard.min(WANTED_OPEN_FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // With the lower limit the server works, with fewer buckets at once.
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit { current: Some(wanted), maximum: limit.maximum },
+        );
+    }
+}
+
+fn millis(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

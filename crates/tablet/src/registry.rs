@@ -1,0 +1,376 @@
+//! The replicas of this server. Follows the catalog.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use mainstem_env::Clock;
+use mainstem_log::{LogConfig, LogError, LogResources, LogTablet, Syncer};
+use mainstem_meta::{BucketState, Catalog, CatalogChange, CatalogListener, TableEntry};
+use mainstem_types::{BucketId, PartitionId, ServerId, TableBucket, TableId};
+use parking_lot::RwLock;
+use tracing::{error, info, warn};
+
+use crate::disk_guard::DiskGuard;
+use crate::metrics::TabletMetrics;
+use crate::replica::core::Leadership;
+use crate::replica::{Replica, ReplicaContext};
+use crate::table_view::TableView;
+
+/// Threads that sync files: as many as a disk usefully takes at once.
+const SYNC_THREADS: usize = 8;
+/// `log.replica.max-lag-time`; with one server nobody lags.
+const MAX_LAG_MS: i64 = 30_000;
+
+/// What a server's replicas need.
+pub struct ReplicasConfig {
+    /// This server.
+    pub server_id: ServerId,
+    /// Directory and files of the logs.
+    pub resources: Arc<LogResources>,
+    /// Settings of the logs.
+    pub log: LogConfig,
+    /// What exists.
+    pub catalog: Arc<Catalog>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Says whether there is room for writes.
+    pub disk: Arc<DiskGuard>,
+    /// `log.replica.min-in-sync-replicas-number`.
+    pub min_in_sync_replicas: usize,
+}
+
+/// Numbers for the metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// Replicas.
+    pub replicas: usize,
+    /// Those that lead.
+    pub leaders: usize,
+    /// Idempotent writers remembered.
+    pub writers: usize,
+    /// Writers that wait for a commit.
+    pub delayed_writes: usize,
+    /// Readers that wait for records.
+    pub delayed_fetches: usize,
+    /// Bytes of all logs.
+    pub log_bytes: u64,
+}
+
+/// See the module.
+pub struct Replicas {
+    context: Arc<ReplicaContext>,
+    resources: Arc<LogResources>,
+    log_config: LogConfig,
+    catalog: Arc<Catalog>,
+    metrics: OnceLock<Arc<TabletMetrics>>,
+    replicas: RwLock<HashMap<TableBucket, Arc<Replica>>>,
+    tables: RwLock<HashMap<TableId, Arc<TableView>>>,
+}
+
+impl Replicas {
+    /// No replicas yet.
+    pub fn new(config: ReplicasConfig) -> Arc<Self> {
+        let context = ReplicaContext {
+            server_id: config.server_id,
+            syncer: Arc::new(Syncer::new(SYNC_THREADS)),
+            clock: config.clock,
+            disk: config.disk,
+            min_in_sync_replicas: config.min_in_sync_replicas,
+            max_lag_ms: MAX_LAG_MS,
+        };
+        Arc::new(Self {
+            context: Arc::new(context),
+            resources: config.resources,
+            log_config: config.log,
+            catalog: config.catalog,
+            metrics: OnceLock::new(),
+            replicas: RwLock::default(),
+            tables: RwLock::default(),
+        })
+    }
+
+    /// Where the replicas count. Once, before the first replica.
+    pub fn set_metrics(&self, metrics: Arc<TabletMetrics>) {
+        // A second call would come from a mistake at the start and change nothing.
+        let _ = self.metrics.set(metrics);
+    }
+
+    /// This server.
+    pub fn server_id(&self) -> ServerId {
+        self.context.server_id
+    }
+
+    /// The guard of the disk.
+    pub fn disk(&self) -> &DiskGuard {
+        &self.context.disk
+    }
+
+    /// The replica of a bucket.
+    pub fn get(&self, bucket: &TableBucket) -> Option<Arc<Replica>> {
+        self.replicas.read().get(bucket).cloned()
+    }
+
+    /// Whether the table exists here.
+    pub fn has_table(&self, table_id: TableId) -> bool {
+        self.tables.read().contains_key(&table_id)
+    }
+
+    /// Opens the logs of everything in the catalog, several at a time, and
+    /// removes the directories of what is gone. Returns the number of replicas.
+    ///
+    /// # Errors
+    /// The directory of the logs cannot be read. A single log that cannot be
+    /// opened is reported, and its bucket refused.
+    pub fn open_all(&self) -> std::io::Result<usize> {
+        let mut jobs: Vec<(Arc<TableEntry>, TableBucket, BucketState, i32)> = Vec::new();
+        for table in self.catalog.tables() {
+            for (bucket, state) in table.table_buckets().into_iter().zip(&table.buckets) {
+                jobs.push((table.clone(), bucket, state.clone(), table.bucket_count()));
+            }
+        }
+        for partition in self.catalog.partitions() {
+            let Some(table) = self.catalog.table_by_id(partition.table_id) else { continue };
+            for (bucket, state) in partition.table_buckets().into_iter().zip(&partition.buckets) {
+                jobs.push((table.clone(), bucket, state.clone(), partition.bucket_count));
+            }
+        }
+        let wanted: HashSet<PathBuf> =
+            jobs.iter().map(|(_, bucket, ..)| directory(bucket)).collect();
+        let present = self.resources.tablet_dirs()?;
+        for leftover in present.iter().filter(|dir| !wanted.contains(*dir)) {
+            warn!(dir = %leftover.display(), "removing the log of a dropped table or partition");
+            if let Err(error) = self.resources.remove_tablet(leftover) {
+                error!(dir = %leftover.display(), %error, "cannot remove it now");
+            }
+        }
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
+        let chunk = jobs.len().div_ceil(threads).max(1);
+        std::thread::scope(|scope| {
+            for jobs in jobs.chunks(chunk) {
+                scope.spawn(move || {
+                    for (table, bucket, state, count) in jobs {
+                        self.start_replica(table, *bucket, state, *count);
+                    }
+                });
+            }
+        });
+        Ok(self.replicas.read().len())
+    }
+
+    /// Drops expired segments of all logs.
+    pub fn expire(&self, now_ms: i64) {
+        for replica in self.all() {
+            replica.expire(now_ms);
+        }
+    }
+
+    /// Writes checkpoints that are due, and opens logs anew that have failed.
+    pub fn maintain(&self) {
+        let now_ms = self.context.clock.now_ms();
+        for replica in self.all() {
+            let log = replica.log();
+            if let Err(error) = log.checkpoint_if_due(now_ms) {
+                warn!(bucket = %replica.bucket(), %error, "no checkpoint; it is tried again");
+            }
+            if log.failure().is_some() {
+                self.reopen(&replica);
+            }
+        }
+    }
+
+    /// Closes all logs so that the next start reads nothing again.
+    pub fn close_all(&self) {
+        let now_ms = self.context.clock.now_ms();
+        self.context.syncer.stop();
+        for replica in self.all() {
+            if let Err(error) = replica.log().close(now_ms) {
+                warn!(bucket = %replica.bucket(), %error, "not closed; the next start recovers it");
+            }
+        }
+    }
+
+    /// Numbers for the metrics.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for replica in self.all() {
+            let (writers, readers) = replica.waiting();
+            let log = replica.log();
+            summary.replicas += 1;
+            summary.leaders += usize::from(replica.is_leader());
+            summary.writers += log.writer_count();
+            summary.delayed_writes += writers;
+            summary.delayed_fetches += readers;
+            summary.log_bytes += log.size_bytes();
+        }
+        summary
+    }
+
+    fn all(&self) -> Vec<Arc<Replica>> {
+        self.replicas.read().values().cloned().collect()
+    }
+
+    fn view(&self, table: &Arc<TableEntry>) -> Arc<TableView> {
+        let mut tables = self.tables.write();
+        let view = tables.entry(table.table_id);
+        view.or_insert_with(|| Arc::new(TableView::new(table.clone()))).clone()
+    }
+
+    fn start_replica(
+        &self,
+        table: &Arc<TableEntry>,
+        bucket: TableBucket,
+        state: &BucketState,
+        bucket_count: i32,
+    ) {
+        if !state.replicas.contains(&self.context.server_id) || self.get(&bucket).is_some() {
+            return;
+        }
+        let log = match self.open_log(&bucket) {
+            Ok(log) => log,
+            Err(error) => {
+                error!(%bucket, table = %table.path, %error, "the log cannot be opened");
+                return;
+            }
+        };
+        let metrics = match self.metrics.get() {
+            Some(metrics) => metrics.table(table.table_id, &table.path),
+            None => Arc::default(),
+        };
+        let context = self.context.clone();
+        let view = self.view(table);
+        let replica = Replica::new(bucket, bucket_count, context, metrics, view, log);
+        if let Err(fenced) = replica.lead(leadership(state)) {
+            error!(%bucket, %fenced, "the catalog's decision does not fit the log");
+        }
+        self.replicas.write().insert(bucket, replica);
+    }
+
+    fn open_log(&self, bucket: &TableBucket) -> Result<Arc<LogTablet>, LogError> {
+        let now_ms = self.context.clock.now_ms();
+        let (log, report) = LogTablet::open(
+            self.resources.clone(),
+            directory(bucket),
+            self.log_config.clone(),
+            now_ms,
+        )?;
+        if report.is_noteworthy() {
+            info!(%bucket, %report, "recovered the log");
+        }
+        Ok(Arc::new(log))
+    }
+
+    fn reopen(&self, replica: &Replica) {
+        let bucket = replica.bucket();
+        match self.open_log(&bucket) {
+            Ok(log) => {
+                info!(%bucket, "opened the failed log anew");
+                replica.replace_log(log);
+            }
+            Err(error) => error!(%bucket, %error, "the failed log cannot be opened anew yet"),
+        }
+    }
+
+    fn table_altered(&self, table: &Arc<TableEntry>) {
+        let view = Arc::new(TableView::new(table.clone()));
+        self.tables.write().insert(table.table_id, view.clone());
+        for replica in self.all() {
+            if replica.bucket().table_id == table.table_id {
+                replica.set_table(view.clone());
+            }
+        }
+    }
+
+    fn lead_all(&self, buckets: &[TableBucket], states: &[BucketState]) {
+        for (bucket, state) in buckets.iter().zip(states) {
+            if let Some(replica) = self.get(bucket)
+                && let Err(fenced) = replica.lead(leadership(state))
+            {
+                warn!(%bucket, %fenced, "an old decision is ignored");
+            }
+        }
+    }
+
+    /// Takes the replicas away at once, and their files on a thread of its own:
+    /// deleting gigabytes must not hold up whoever dropped the table.
+    fn stop(&self, buckets: &[TableBucket]) {
+        let stopped: Vec<Arc<Replica>> = {
+            let mut replicas = self.replicas.write();
+            buckets.iter().filter_map(|bucket| replicas.remove(bucket)).collect()
+        };
+        if stopped.is_empty() {
+            return;
+        }
+        for replica in &stopped {
+            replica.stop();
+        }
+        let resources = self.resources.clone();
+        let delete = move || {
+            for replica in stopped {
+                // Waits for a running sync of the log, then forbids further ones.
+                replica.log().mark_removed();
+                let dir = directory(&replica.bucket());
+                if let Err(error) = resources.remove_tablet(&dir) {
+                    // The next start finds and removes it.
+                    warn!(dir = %dir.display(), %error, "cannot remove a dropped log now");
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("drop-log".into()).spawn(delete) {
+            warn!(%error, "no thread to delete with; the next start deletes");
+        }
+    }
+}
+
+impl CatalogListener for Replicas {
+    fn apply(&self, change: &CatalogChange) {
+        match change {
+            CatalogChange::BucketsCreated { table, partition } => {
+                self.view(table);
+                let (buckets, states, count) = match partition {
+                    Some(partition) => {
+                        (partition.table_buckets(), &partition.buckets, partition.bucket_count)
+                    }
+                    None => (table.table_buckets(), &table.buckets, table.bucket_count()),
+                };
+                for (bucket, state) in buckets.into_iter().zip(states) {
+                    self.start_replica(table, bucket, state, count);
+                }
+            }
+            CatalogChange::TableAltered { table } => {
+                self.table_altered(table);
+                self.lead_all(&table.table_buckets(), &table.buckets);
+            }
+            CatalogChange::PartitionAltered { partition, .. } => {
+                self.lead_all(&partition.table_buckets(), &partition.buckets);
+            }
+            CatalogChange::TableDropped { table_id, buckets } => {
+                self.tables.write().remove(table_id);
+                self.stop(buckets);
+            }
+            CatalogChange::PartitionDropped { buckets, .. } => self.stop(buckets),
+        }
+    }
+}
+
+fn leadership(state: &BucketState) -> Leadership {
+    Leadership {
+        leader: state.leader,
+        leader_epoch: state.leader_epoch,
+        bucket_epoch: state.bucket_epoch,
+        replicas: state.replicas.clone(),
+        isr: state.isr.clone(),
+    }
+}
+
+/// Where the log of a bucket lies below the log directory. Only numbers: names of
+/// partitions may be longer than a file name can be (known failure R08).
+fn directory(bucket: &TableBucket) -> PathBuf {
+    let TableBucket { table_id, partition_id, bucket_id: BucketId(bucket) } = bucket;
+    let mut path = PathBuf::from(format!("t{table_id}"));
+    if let Some(PartitionId(partition)) = partition_id {
+        path.push(format!("p{partition}"));
+    }
+    path.push(format!("b{bucket}"));
+    path
+}

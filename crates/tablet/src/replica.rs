@@ -1,0 +1,474 @@
+//! One replica of a bucket: its log, the rules of [`core`], and those who wait.
+
+pub mod core;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bytes::Bytes;
+use mainstem_env::{Clock, StorageFile};
+use mainstem_format::{FormatError, LogBatch, check_append};
+use mainstem_log::{LogError, LogSlice, LogTablet, Syncer};
+use mainstem_net::Segment;
+use mainstem_types::{LeaderEpoch, ServerId, TableBucket};
+use parking_lot::{Mutex, RwLock};
+use tracing::{error, info};
+
+use self::core::{Action, Event, Fenced, Leadership, ReplicaCore};
+use crate::disk_guard::DiskGuard;
+use crate::fetch_wait::{FetchWait, FetchWaiters};
+use crate::metrics::TableMetrics;
+use crate::produce_wait::{Committed, ProduceWait};
+use crate::service::Refusal;
+use crate::table_view::TableView;
+
+/// What all replicas of a server share.
+#[derive(Debug)]
+pub struct ReplicaContext {
+    /// This server.
+    pub server_id: ServerId,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Makes appended bytes durable.
+    pub syncer: Arc<Syncer>,
+    /// Says whether there is room for writes.
+    pub disk: Arc<DiskGuard>,
+    /// `log.replica.min-in-sync-replicas-number`.
+    pub min_in_sync_replicas: usize,
+    /// `log.replica.max-lag-time`.
+    pub max_lag_ms: i64,
+}
+
+/// How an append ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendOutcome {
+    /// Offset of the first record; of the original one for a repeated batch.
+    pub base_offset: i64,
+    /// Exclusive end of the append.
+    pub end_offset: i64,
+    /// Records appended; 0 for a repeated batch.
+    pub records: u64,
+    /// Whether the batch was there already.
+    pub duplicate: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Replica {
+    bucket: TableBucket,
+    bucket_count: i32,
+    context: Arc<ReplicaContext>,
+    metrics: Arc<TableMetrics>,
+    table: RwLock<Arc<TableView>>,
+    log: RwLock<Arc<LogTablet>>,
+    /// Order of appends, and the rules. Held during the write to the page cache,
+    /// never during a sync or a wait.
+    state: Mutex<State>,
+    /// Copy of the core's, for readers that must not wait for an append.
+    high_watermark: AtomicI64,
+}
+
+#[derive(Debug)]
+struct State {
+    core: ReplicaCore,
+    writers: VecDeque<WaitingWriter>,
+    readers: FetchWaiters,
+}
+
+#[derive(Debug)]
+struct WaitingWriter {
+    end_offset: i64,
+    wait: Arc<ProduceWait>,
+    entry: usize,
+}
+
+impl Replica {
+    /// A replica over an opened log, without leadership yet.
+    pub fn new(
+        bucket: TableBucket,
+        bucket_count: i32,
+        context: Arc<ReplicaContext>,
+        metrics: Arc<TableMetrics>,
+        table: Arc<TableView>,
+        log: Arc<LogTablet>,
+    ) -> Arc<Self> {
+        let end = log.end_offset();
+        let core = ReplicaCore::new(context.server_id, context.max_lag_ms, end, 0);
+        let state = State { core, writers: VecDeque::new(), readers: FetchWaiters::default() };
+        Arc::new(Self {
+            bucket,
+            bucket_count,
+            context,
+            metrics,
+            table: RwLock::new(table),
+            log: RwLock::new(log),
+            state: Mutex::new(state),
+            high_watermark: AtomicI64::new(0),
+        })
+    }
+
+    /// The bucket.
+    pub fn bucket(&self) -> TableBucket {
+        self.bucket
+    }
+
+    /// The table as last heard of.
+    pub fn table(&self) -> Arc<TableView> {
+        self.table.read().clone()
+    }
+
+    /// The table changed.
+    pub fn set_table(&self, table: Arc<TableView>) {
+        *self.table.write() = table;
+    }
+
+    /// Counters of the table.
+    pub fn metrics(&self) -> &Arc<TableMetrics> {
+        &self.metrics
+    }
+
+    /// The log.
+    pub fn log(&self) -> Arc<LogTablet> {
+        self.log.read().clone()
+    }
+
+    /// Exclusive end of what clients may read.
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark.load(Ordering::Acquire)
+    }
+
+    /// First offset kept.
+    pub fn log_start_offset(&self) -> i64 {
+        self.log().start_offset()
+    }
+
+    /// Offset of the next record.
+    pub fn log_end_offset(&self) -> i64 {
+        self.log().end_offset()
+    }
+
+    /// Log end when this replica became leader.
+    pub fn epoch_start_offset(&self) -> i64 {
+        self.state.lock().core.epoch_start_offset()
+    }
+
+    /// Whether this replica leads.
+    pub fn is_leader(&self) -> bool {
+        self.state.lock().core.is_leader()
+    }
+
+    /// Writers and readers that wait now.
+    pub fn waiting(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.writers.len(), state.readers.len())
+    }
+
+    /// Refuses if this replica does not lead (12).
+    pub fn check_leader(&self) -> Result<(), Refusal> {
+        if self.is_leader() { Ok(()) } else { Err(self.not_leader()) }
+    }
+
+    /// Refuses a follower that is not one of this bucket's replicas (12).
+    pub fn check_follower(&self, follower: Option<i32>) -> Result<(), Refusal> {
+        let state = self.state.lock();
+        let known = follower.is_some_and(|id| {
+            ServerId(id) != self.context.server_id && state.core.is_assigned(ServerId(id))
+        });
+        if known {
+            return Ok(());
+        }
+        let id = follower.unwrap_or(-1);
+        Err(Refusal::new(12, format!("server {id} is not a follower of {}", self.bucket)))
+    }
+
+    /// The routing check of wire.md §6.4: only a client that names a bucket
+    /// count can name a wrong one, unless the table's count ever changed.
+    pub fn check_routing(&self, bucket_count: Option<i32>) -> Result<(), Refusal> {
+        let wrong = match bucket_count.filter(|count| *count > 0) {
+            Some(count) => count != self.bucket_count,
+            None => self.table.read().entry.bucket_count_epoch > 0,
+        };
+        if !wrong {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            74,
+            format!(
+                "the request counts on {} buckets, {} has {}",
+                bucket_count.unwrap_or(0),
+                self.bucket,
+                self.bucket_count
+            ),
+        ))
+    }
+
+    /// The coordinator's decision.
+    ///
+    /// # Errors
+    /// The decision is older than the known one.
+    pub fn lead(&self, leadership: Leadership) -> Result<(), Fenced> {
+        let mut state = self.state.lock();
+        let log_end_offset = self.log().end_offset();
+        let event = Event::Leadership { state: leadership, log_end_offset, now_ms: self.now_ms() };
+        let actions = state.core.step(event)?;
+        self.carry_out(&mut state, actions);
+        Ok(())
+    }
+
+    /// Appends the records of one produce entry.
+    ///
+    /// # Errors
+    /// The code for the bucket; nothing was stored.
+    pub fn append(self: &Arc<Self>, records: Bytes, acks: i32) -> Result<AppendOutcome, Refusal> {
+        let table = self.table();
+        if table.has_primary_key {
+            let message = "a primary-key table takes rows by PutKv, not by ProduceLog";
+            return Err(Refusal::new(15, message));
+        }
+        if self.context.disk.is_locked() {
+            return Err(Refusal::new(10, "the disk is nearly full: writes wait for space"));
+        }
+        let batches = self.check(&table, &records)?;
+        let outcome = self.append_checked(&batches, acks)?;
+        if !outcome.duplicate {
+            self.context.syncer.request(self);
+        }
+        Ok(outcome)
+    }
+
+    /// Outside the lock: the checksum is the most expensive part of an append.
+    fn check(&self, table: &TableView, records: &Bytes) -> Result<Vec<LogBatch>, Refusal> {
+        let checked =
+            check_append(records, table.log_format, &|id| table.layout(id).cloned());
+        checked.map_err(|error| {
+            let code = if matches!(error, FormatError::Corrupt { .. }) { 14 } else { 15 };
+            Refusal::new(code, error.to_string())
+        })
+    }
+
+    fn append_checked(&self, batches: &[LogBatch], acks: i32) -> Result<AppendOutcome, Refusal> {
+        let mut state = self.state.lock();
+        if !state.core.is_leader() {
+            return Err(self.not_leader());
+        }
+        if acks == -1 && state.core.isr().len() < self.context.min_in_sync_replicas {
+            let message = format!(
+                "{} has {} replicas in sync, {} are needed",
+                self.bucket,
+                state.core.isr().len(),
+                self.context.min_in_sync_replicas
+            );
+            return Err(Refusal::new(29, message));
+        }
+        let epoch = state.core.leader_epoch().unwrap_or(LeaderEpoch(0));
+        let appended = self
+            .log()
+            .append_as_leader(batches, self.context.clock.now_ms(), epoch)
+            .map_err(|error| self.refusal(&error))?;
+        if appended.duplicate {
+            return Ok(AppendOutcome {
+                base_offset: appended.base_offset,
+                end_offset: appended.end_offset,
+                records: 0,
+                duplicate: true,
+            });
+        }
+        self.apply(&mut state, Event::Appended { log_end_offset: appended.end_offset });
+        let records =
+            batches.iter().map(|batch| u64::try_from(batch.header().record_count).unwrap_or(0));
+        Ok(AppendOutcome {
+            base_offset: appended.base_offset,
+            end_offset: appended.end_offset,
+            records: records.sum(),
+            duplicate: false,
+        })
+    }
+
+    /// The log is durable up to here.
+    pub fn durable(&self, durable_end_offset: i64) {
+        let mut state = self.state.lock();
+        self.apply(&mut state, Event::Durable { durable_end_offset });
+    }
+
+    /// The log takes no writes any more: whoever waits for it is told.
+    pub fn storage_failed(&self, reason: &str) {
+        error!(bucket = %self.bucket, reason, "the log cannot be made durable");
+        let mut state = self.state.lock();
+        for writer in state.writers.drain(..) {
+            writer.wait.settle(writer.entry, Committed::StorageFailed);
+        }
+    }
+
+    /// Settles the entry when the high watermark passes the offset.
+    pub fn notify_committed(&self, end_offset: i64, wait: &Arc<ProduceWait>, entry: usize) {
+        let mut state = self.state.lock();
+        if state.core.high_watermark() >= end_offset {
+            wait.settle(entry, Committed::Yes);
+        } else if !state.core.is_leader() {
+            wait.settle(entry, Committed::LostLeadership);
+        } else if self.log().failure().is_some() {
+            wait.settle(entry, Committed::StorageFailed);
+        } else {
+            state.writers.push_back(WaitingWriter { end_offset, wait: wait.clone(), entry });
+        }
+    }
+
+    /// Wakes the fetch when the high watermark passes `seen`; false if it has.
+    pub fn wait_for_records(&self, seen: i64, wait: &Arc<FetchWait>) -> bool {
+        let mut state = self.state.lock();
+        if state.core.high_watermark() > seen {
+            return false;
+        }
+        state.readers.add(wait.clone());
+        true
+    }
+
+    /// The first offset to read for what a client asked.
+    ///
+    /// # Errors
+    /// 19 outside of the log.
+    pub fn resolve_fetch_offset(&self, asked: i64, earliest: i64) -> Result<i64, Refusal> {
+        let log = self.log();
+        let (start, end) = (log.start_offset(), log.end_offset());
+        if asked == earliest {
+            return Ok(start);
+        }
+        if asked < start || asked > end {
+            let message =
+                format!("offset {asked} is outside of {}, which has {start} to {end}", self.bucket);
+            return Err(Refusal::new(19, message));
+        }
+        Ok(asked)
+    }
+
+    /// Whole batches from the one that holds `start` on, up to `end` and within
+    /// `max_bytes`; with `first_free` at least one.
+    ///
+    /// # Errors
+    /// 19 if the log was cut meanwhile, 10 if it cannot be read.
+    pub fn slice(
+        &self,
+        start: i64,
+        max_bytes: u64,
+        end: i64,
+        first_free: bool,
+    ) -> Result<LogSlice, Refusal> {
+        self.log().read(start, max_bytes, end, first_free).map_err(|error| self.refusal(&error))
+    }
+
+    /// First committed offset with this timestamp or a later one; the high
+    /// watermark if there is none (wire.md §6.8).
+    ///
+    /// # Errors
+    /// 10 if the log cannot be read.
+    pub fn offset_for_timestamp(&self, timestamp_ms: i64) -> Result<i64, Refusal> {
+        let end = self.high_watermark();
+        let found =
+            self.log().offset_for_timestamp(timestamp_ms).map_err(|error| self.refusal(&error))?;
+        Ok(found.unwrap_or(end).min(end))
+    }
+
+    /// Drops segments that have expired.
+    pub fn expire(&self, now_ms: i64) {
+        let ttl = self.table().log_ttl_ms;
+        match self.log().retention(now_ms, ttl, self.high_watermark()) {
+            Ok(0) => {}
+            Ok(segments) => info!(bucket = %self.bucket, segments, "deleted expired segments"),
+            Err(error) => error!(bucket = %self.bucket, %error, "cannot delete expired segments"),
+        }
+    }
+
+    /// The bucket is dropped: whoever waits is told to ask for metadata again.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        for writer in state.writers.drain(..) {
+            writer.wait.settle(writer.entry, Committed::LostLeadership);
+        }
+        state.readers.wake_all();
+    }
+
+    /// After the log was opened anew: what it has is the truth.
+    pub fn replace_log(&self, log: Arc<LogTablet>) {
+        let mut state = self.state.lock();
+        let end = log.end_offset();
+        *self.log.write() = log;
+        state.core.log_reopened(end);
+        self.apply(&mut state, Event::Durable { durable_end_offset: end });
+    }
+
+    fn apply(&self, state: &mut State, event: Event) {
+        // Only decisions of the coordinator can be fenced.
+        if let Ok(actions) = state.core.step(event) {
+            self.carry_out(state, actions);
+        }
+    }
+
+    fn carry_out(&self, state: &mut State, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::HighWatermark(offset) => {
+                    self.high_watermark.store(offset, Ordering::Release);
+                    // Appends are ordered, so their ends are; a repeated batch may
+                    // stand behind a later end, and is settled with it.
+                    while state.writers.front().is_some_and(|w| w.end_offset <= offset) {
+                        if let Some(writer) = state.writers.pop_front() {
+                            writer.wait.settle(writer.entry, Committed::Yes);
+                        }
+                    }
+                    state.readers.wake_all();
+                }
+                Action::LostLeadership => {
+                    for writer in state.writers.drain(..) {
+                        writer.wait.settle(writer.entry, Committed::LostLeadership);
+                    }
+                    state.readers.wake_all();
+                }
+                Action::StartEpoch(epoch, offset) => self.log().start_epoch(epoch, offset),
+                // Replication between servers drives these; one server never
+                // sees them, because it is the whole assignment.
+                Action::ProposeIsr { .. } | Action::Follow(_) => {}
+            }
+        }
+    }
+
+    fn not_leader(&self) -> Refusal {
+        Refusal::new(12, format!("this server does not lead {}", self.bucket))
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.context.clock.monotonic().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn refusal(&self, error: &LogError) -> Refusal {
+        let code = match error {
+            LogError::OffsetOutOfRange { .. } => 19,
+            LogError::OutOfOrderSequence { .. } => 31,
+            LogError::InvalidAppend(_) => 15,
+            LogError::StaleLeaderEpoch { .. } => 12,
+            _ => 10,
+        };
+        if code == 10 {
+            error!(bucket = %self.bucket, %error, "the log refuses");
+        }
+        Refusal::new(code, error.to_string())
+    }
+}
+
+/// A range of a log file as a part of a response; of a simulated file, its bytes.
+///
+/// # Errors
+/// A simulated file that cannot be read.
+pub fn file_segment(
+    file: &Arc<dyn StorageFile>,
+    position: u64,
+    length: u64,
+) -> io::Result<Segment> {
+    if let Some(file) = file.os_file() {
+        return Ok(Segment::File { file: file.clone(), position, length });
+    }
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, position)?;
+    Ok(Segment::Bytes(bytes.into()))
+}

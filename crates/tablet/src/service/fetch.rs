@@ -1,0 +1,235 @@
+//! FetchLog (wire.md §4.9, 6.5): read, or wait until there is something to read.
+
+mod plan;
+mod projection_cache;
+mod read;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mainstem_net::{Reply, Response, Segment, Session};
+use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::records::{FetchedBucket, FetchedTable, fetch_log_response};
+use mainstem_types::{TableBucket, TableId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::plan::{BucketPlan, FetchPlan};
+pub(super) use self::projection_cache::ProjectionCache;
+use self::read::{BucketRead, Budget, Cold};
+use super::{Refusal, TabletService, request};
+use crate::fetch_wait::FetchWait;
+use crate::reader_progress::{ReaderProgress, SHORT_WAIT_MS};
+
+/// A round of reading all buckets of a request.
+#[derive(Default)]
+struct Round {
+    tables: Vec<FetchedTable<Segment>>,
+    /// Record bytes found.
+    bytes: u64,
+    /// The reader gets on without records: batches were skipped by the filter.
+    skipped: bool,
+    /// An error that waiting does not cure.
+    failed: bool,
+    /// Buckets read without an error.
+    local: usize,
+}
+
+impl TabletService {
+    pub(super) fn fetch_log(self: &Arc<Self>, session: &Arc<Session>, body: Bytes) -> Reply {
+        let plan = match request(body).and_then(|request| FetchPlan::new(request, session)) {
+            Ok(plan) => Arc::new(plan),
+            Err(refusal) => return Reply::Now(refusal.into()),
+        };
+        let reader = self.reader(session);
+        let round = match self.round(&plan, &reader, false) {
+            Ok(round) => round,
+            Err(Cold) => {
+                let service = self.clone();
+                return Reply::Later(Box::pin(async move {
+                    let round = service.cold_round(&plan, &reader).await;
+                    service.finish(&plan, &reader, round).await
+                }));
+            }
+        };
+        if self.is_complete(&plan, &round) {
+            return Reply::Now(answer(round));
+        }
+        let service = self.clone();
+        Reply::Later(Box::pin(async move { service.finish(&plan, &reader, round).await }))
+    }
+
+    /// wire.md §6.5 "Long poll": whether an answer is due whatever comes.
+    fn is_complete(&self, plan: &FetchPlan, round: &Round) -> bool {
+        plan.max_wait.is_zero()
+            || round.bytes >= plan.min_bytes
+            || round.skipped
+            || round.failed
+            || round.local == 0
+    }
+
+    /// Waits until enough is readable or the time is over, and answers.
+    async fn finish(
+        self: &Arc<Self>,
+        plan: &Arc<FetchPlan>,
+        reader: &Arc<Mutex<ReaderProgress>>,
+        mut round: Round,
+    ) -> Response {
+        let mut deadline = Instant::now() + plan.max_wait;
+        if round.bytes == 0 && self.is_behind_elsewhere(plan, reader) {
+            deadline =
+                deadline.min(Instant::now() + Duration::from_millis(SHORT_WAIT_MS.unsigned_abs()));
+        }
+        let wait = FetchWait::new();
+        let guard = FinishOnDrop(wait.clone());
+        while !self.is_complete(plan, &round) && Instant::now() < deadline {
+            if !self.subscribe(plan, &round, &wait) {
+                // Something came between the round and the subscription.
+                wait.wake();
+            }
+            if tokio::time::timeout_at(deadline, wait.woken()).await.is_err() {
+                break;
+            }
+            round = match self.round(plan, reader, false) {
+                Ok(round) => round,
+                Err(Cold) => self.cold_round(plan, reader).await,
+            };
+        }
+        drop(guard);
+        answer(round)
+    }
+
+    /// Registers the request with all its buckets; false if one of them has got
+    /// records beyond what the round saw.
+    fn subscribe(&self, plan: &FetchPlan, round: &Round, wait: &Arc<FetchWait>) -> bool {
+        let mut quiet = true;
+        for (table, fetched) in plan.tables.iter().zip(&round.tables) {
+            for (bucket, entry) in table.buckets.iter().zip(&fetched.buckets) {
+                let Some(replica) = self.replicas.get(&bucket.bucket) else { continue };
+                let seen = entry.fields.high_watermark.unwrap_or(0);
+                quiet &= replica.wait_for_records(seen, wait);
+            }
+        }
+        quiet
+    }
+
+    /// Whether the reader was lately fed a bucket of these tables that has more,
+    /// and that this request leaves out (known failure R11).
+    fn is_behind_elsewhere(&self, plan: &FetchPlan, reader: &Mutex<ReaderProgress>) -> bool {
+        let now_ms = self.monotonic_ms();
+        let mut reader = reader.lock();
+        plan.tables.iter().any(|table| {
+            let asked: HashSet<&TableBucket> = table.buckets.iter().map(|b| &b.bucket).collect();
+            reader.is_behind(
+                TableId(table.table_id),
+                now_ms,
+                |bucket| asked.contains(bucket),
+                |bucket| self.replicas.get(bucket).map(|replica| replica.high_watermark()),
+            )
+        })
+    }
+
+    /// A round that may wait for the disk, off the request runtime.
+    async fn cold_round(
+        self: &Arc<Self>,
+        plan: &Arc<FetchPlan>,
+        reader: &Arc<Mutex<ReaderProgress>>,
+    ) -> Round {
+        let (service, plan, reader) = (self.clone(), plan.clone(), reader.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            service.round(&plan, &reader, true).unwrap_or_default()
+        });
+        // A panic in the round is a bug; the reader gets an empty answer and asks again.
+        task.await.unwrap_or_default()
+    }
+
+    fn round(
+        &self,
+        plan: &FetchPlan,
+        reader: &Mutex<ReaderProgress>,
+        may_block: bool,
+    ) -> Result<Round, Cold> {
+        let mut round = Round::default();
+        let mut budget = Budget::new(plan.max_bytes);
+        let now_ms = self.monotonic_ms();
+        for table in &plan.tables {
+            let mut buckets = Vec::with_capacity(table.buckets.len());
+            for bucket in &table.buckets {
+                let mut fields = pb::PbFetchLogRespForBucket {
+                    partition_id: bucket.partition_id,
+                    bucket_id: Some(bucket.bucket.bucket_id.0),
+                    ..pb::PbFetchLogRespForBucket::default()
+                };
+                let records = match self.read_bucket(plan, table, bucket, &mut budget, may_block)? {
+                    Ok(read) => {
+                        round.local += 1;
+                        round.bytes += read.bytes;
+                        round.skipped |= read.filtered_end_offset.is_some();
+                        self.note_progress(reader, bucket, &read, now_ms);
+                        fields.high_watermark = Some(read.high_watermark);
+                        fields.log_start_offset = Some(read.log_start_offset);
+                        fields.filtered_end_offset = read.filtered_end_offset;
+                        Some(read.segments)
+                    }
+                    Err(refusal) => {
+                        round.failed |= !matches!(refusal.code, 12 | 21);
+                        fields.error_code = Some(refusal.code);
+                        fields.error_message = Some(refusal.message);
+                        None
+                    }
+                };
+                buckets.push(FetchedBucket { fields, records });
+            }
+            round.tables.push(FetchedTable { table_id: table.table_id, buckets });
+        }
+        Ok(round)
+    }
+
+    fn note_progress(
+        &self,
+        reader: &Mutex<ReaderProgress>,
+        bucket: &BucketPlan,
+        read: &BucketRead,
+        now_ms: i64,
+    ) {
+        if read.bytes > 0 {
+            reader.lock().fed(bucket.bucket, read.next_offset, now_ms);
+        } else if read.next_offset >= read.high_watermark {
+            reader.lock().caught_up(&bucket.bucket);
+        }
+    }
+
+    fn monotonic_ms(&self) -> i64 {
+        i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+fn answer(round: Round) -> Response {
+    Response::Success(fetch_log_response(round.tables))
+}
+
+/// Tells the replicas that the request is over, also when its connection closed
+/// and the future is dropped.
+struct FinishOnDrop(Arc<FetchWait>);
+
+impl Drop for FinishOnDrop {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+impl From<mainstem_format::projection::ProjectionError> for Refusal {
+    fn from(error: mainstem_format::projection::ProjectionError) -> Self {
+        use mainstem_format::projection::ProjectionError as E;
+        let code = match &error {
+            E::Empty | E::NotAscending(_) | E::Duplicate(_) | E::OutOfBound { .. } | E::NotArrow(_) => {
+                34
+            }
+            E::UnknownSchema(_) => 9,
+            E::Read(_) => 10,
+        };
+        Self::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,352 @@
+//! Reading one bucket within the budget of a fetch.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mainstem_env::StorageFile;
+use mainstem_format::projection::{Part, ProjectedBatch, Projection};
+use mainstem_format::read_at::{ReadAt, ReadError, ReadWindow};
+use mainstem_format::{BatchHeader, Filter, ProjectionError};
+use mainstem_net::Segment;
+
+use super::plan::{BucketPlan, FetchPlan, TablePlan};
+use crate::replica::{Replica, file_segment};
+use crate::service::{Refusal, TabletService};
+use crate::table_view::TableView;
+
+/// The data is not in memory: try again where waiting for the disk is allowed.
+pub(in crate::service) struct Cold;
+
+/// `fetch_offset` that means the start of the log.
+const EARLIEST: i64 = -2;
+/// Stored bytes looked at per step of a projected or filtered read.
+const STEP_BYTES: u64 = 16 << 20;
+/// Stored bytes that one fetch looks at in a bucket in which it finds nothing
+/// (wire.md §6.5 bounds it by 16 segments; this bounds the time as well).
+const SCAN_BYTES: u64 = 1 << 30;
+/// Ranges of files up to this size are read at once instead of being sent from
+/// the file one by one.
+const SMALL_RANGE: u64 = 8 << 10;
+
+/// What was read of a bucket.
+#[derive(Debug, Default)]
+pub(in crate::service) struct BucketRead {
+    /// The records.
+    pub segments: Vec<Segment>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// First offset behind what was read.
+    pub next_offset: i64,
+    /// Set when batches at the end were skipped.
+    pub filtered_end_offset: Option<i64>,
+    /// End of what clients may read.
+    pub high_watermark: i64,
+    /// First offset kept.
+    pub log_start_offset: i64,
+}
+
+/// Bytes that the request may still return. While nothing has been returned, the
+/// first batch may exceed every limit.
+#[derive(Debug)]
+pub(in crate::service) struct Budget {
+    left: Option<u64>,
+    nothing_yet: bool,
+}
+
+impl Budget {
+    /// `None` = the request gave a negative one.
+    pub fn new(max_bytes: Option<u64>) -> Self {
+        Self { left: max_bytes, nothing_yet: true }
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.nothing_yet = false;
+            self.left = self.left.map(|left| left.saturating_sub(bytes));
+        }
+    }
+}
+
+impl TabletService {
+    pub(super) fn read_bucket(
+        &self,
+        plan: &FetchPlan,
+        table: &TablePlan,
+        bucket: &BucketPlan,
+        budget: &mut Budget,
+        may_block: bool,
+    ) -> Result<Result<BucketRead, Refusal>, Cold> {
+        let result = self.try_read(plan, table, bucket, budget, may_block);
+        match result {
+            Err(ReadFailure::Cold) => Err(Cold),
+            Err(ReadFailure::Refused(refusal)) => Ok(Err(refusal)),
+            Ok(read) => {
+                budget.spend(read.bytes);
+                Ok(Ok(read))
+            }
+        }
+    }
+
+    fn try_read(
+        &self,
+        plan: &FetchPlan,
+        table: &TablePlan,
+        bucket: &BucketPlan,
+        budget: &Budget,
+        may_block: bool,
+    ) -> Result<BucketRead, ReadFailure> {
+        let Some(left) = budget.left else {
+            return Err(Refusal::new(-1, "max_bytes is negative").into());
+        };
+        let replica = if plan.follower.is_some() {
+            let replica = self.replica(&bucket.bucket, None)?;
+            replica.check_follower(plan.follower)?;
+            replica
+        } else {
+            self.replica(&bucket.bucket, bucket.routing_bucket_count)?
+        };
+        replica.check_leader()?;
+        let view = replica.table();
+        if let Some(fields) = &table.projection {
+            Projection::check_format(view.log_format)?;
+            Projection::check_fields(fields)?;
+        }
+        let mut read = BucketRead {
+            high_watermark: replica.high_watermark(),
+            log_start_offset: replica.log_start_offset(),
+            ..BucketRead::default()
+        };
+        let end = if plan.follower.is_some() {
+            replica.log_end_offset()
+        } else {
+            read.high_watermark
+        };
+        let start = replica.resolve_fetch_offset(bucket.fetch_offset, EARLIEST)?;
+        read.next_offset = start;
+        let limit = bucket.max_bytes.min(left);
+        if start >= end || (limit == 0 && !budget.nothing_yet) {
+            return Ok(read);
+        }
+        let projection = match &table.projection {
+            Some(fields) => Some(self.projections.get(&view, fields)?),
+            None => None,
+        };
+        let filter = table.filter.as_ref().and_then(|f| compile_filter(&view, f));
+        let mut reading = Reading {
+            replica: &replica,
+            projection,
+            filter,
+            limit,
+            first_free: budget.nothing_yet,
+            end,
+            may_block,
+        };
+        if reading.projection.is_none() && reading.filter.is_none() {
+            reading.whole(&mut read)?;
+        } else {
+            reading.selected(&mut read)?;
+        }
+        Ok(read)
+    }
+}
+
+fn compile_filter(
+    view: &TableView,
+    (schema_id, predicate): &(i32, crate::predicate::Predicate),
+) -> Option<Filter> {
+    if view.log_format != mainstem_types::LogFormat::Arrow {
+        return None;
+    }
+    let versions: Vec<_> = view.layouts().iter().map(|(id, layout)| (*id, layout.clone())).collect();
+    Filter::new(&versions, i16::try_from(*schema_id).ok()?, predicate)
+}
+
+struct Reading<'a> {
+    replica: &'a Replica,
+    projection: Option<Arc<Projection>>,
+    filter: Option<Filter>,
+    limit: u64,
+    /// The first batch may exceed the limit.
+    first_free: bool,
+    end: i64,
+    may_block: bool,
+}
+
+impl Reading<'_> {
+    /// Whole batches as they lie in the files.
+    fn whole(&mut self, read: &mut BucketRead) -> Result<(), ReadFailure> {
+        let slice = self.replica.slice(read.next_offset, self.limit, self.end, self.first_free)?;
+        read.next_offset = slice.next_offset.max(read.next_offset);
+        for range in slice.ranges {
+            read.bytes += range.length;
+            read.segments.push(file_segment(&range.file, range.position, range.length)?);
+        }
+        Ok(())
+    }
+
+    /// Batch by batch: skipped by the filter, cut by the projection.
+    fn selected(&mut self, read: &mut BucketRead) -> Result<(), ReadFailure> {
+        let mut scanned = 0;
+        let mut skipped_to = None;
+        'steps: while scanned < SCAN_BYTES && read.next_offset < self.end {
+            let slice = self.replica.slice(read.next_offset, STEP_BYTES, self.end, true)?;
+            if slice.ranges.is_empty() {
+                break;
+            }
+            for range in slice.ranges {
+                let source = FileSource { file: &range.file, may_block: self.may_block };
+                let range_end = range.position + range.length;
+                let mut window = ReadWindow::new(&source, range_end);
+                let mut position = range.position;
+                while position < range_end {
+                    let Some(header) = window.batch_header(position)? else { break };
+                    let batch_position = position;
+                    position += header.total_len as u64;
+                    scanned += header.total_len as u64;
+                    if self.is_skipped(&mut window, batch_position, &header)? {
+                        skipped_to = Some(header.next_offset());
+                        read.next_offset = header.next_offset();
+                        continue;
+                    }
+                    let batch = self.select(&mut window, batch_position, &header)?;
+                    if !self.fits(read, &batch) {
+                        break 'steps;
+                    }
+                    read.bytes += batch.len as u64;
+                    push_parts(&source, batch, &mut read.segments)?;
+                    read.next_offset = header.next_offset();
+                    skipped_to = None;
+                }
+            }
+        }
+        // Capped by the high watermark: `end` bounds every slice.
+        read.filtered_end_offset = skipped_to.map(|offset| offset.min(self.end));
+        Ok(())
+    }
+
+    fn is_skipped(
+        &self,
+        window: &mut ReadWindow<'_, FileSource<'_>>,
+        position: u64,
+        header: &BatchHeader,
+    ) -> Result<bool, ReadFailure> {
+        let Some(filter) = &self.filter else { return Ok(false) };
+        if header.is_header_only() {
+            // Nothing in it can match; with a projection the reference drops it
+            // as well (formats.md §2.3).
+            return Ok(self.projection.is_some());
+        }
+        if header.statistics_len == 0 {
+            return Ok(false);
+        }
+        let statistics = window.statistics(position, header)?;
+        Ok(!filter.may_match(header, statistics))
+    }
+
+    fn select(
+        &self,
+        window: &mut ReadWindow<'_, FileSource<'_>>,
+        position: u64,
+        header: &BatchHeader,
+    ) -> Result<ProjectedBatch, ReadFailure> {
+        Ok(match &self.projection {
+            Some(projection) => projection.project(window, position, header)?,
+            None => ProjectedBatch::stored(position, header),
+        })
+    }
+
+    /// The first batch of the answer always fits (known failure R07).
+    fn fits(&self, read: &BucketRead, batch: &ProjectedBatch) -> bool {
+        (read.bytes == 0 && self.first_free) || read.bytes + batch.len as u64 <= self.limit
+    }
+}
+
+/// Appends the parts of a batch, merging what lies together in the file.
+fn push_parts(
+    source: &FileSource<'_>,
+    batch: ProjectedBatch,
+    segments: &mut Vec<Segment>,
+) -> Result<(), ReadFailure> {
+    for part in batch.parts {
+        match part {
+            Part::Owned(bytes) => segments.push(Segment::Bytes(bytes)),
+            Part::Source(range) if range.len <= SMALL_RANGE => {
+                let length = usize::try_from(range.len).unwrap_or(0);
+                let mut bytes = vec![0; length];
+                source.read_at(range.position, &mut bytes)?;
+                segments.push(Segment::Bytes(Bytes::from(bytes)));
+            }
+            Part::Source(range) => {
+                segments.push(file_segment(source.file, range.position, range.len)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A log file that fails with `WouldBlock` instead of waiting for the disk,
+/// unless that is allowed.
+struct FileSource<'a> {
+    file: &'a Arc<dyn StorageFile>,
+    may_block: bool,
+}
+
+impl ReadAt for FileSource<'_> {
+    fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if self.may_block {
+            return self.file.read_exact_at(buffer, position);
+        }
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let count =
+                self.file.try_read_cached(&mut buffer[filled..], position + filled as u64)?;
+            if count == 0 {
+                // The end of the file, or of what is in memory: the blocking
+                // read tells.
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            filled += count;
+        }
+        Ok(())
+    }
+}
+
+enum ReadFailure {
+    Cold,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for ReadFailure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<io::Error> for ReadFailure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            Self::Cold
+        } else {
+            Self::Refused(Refusal::new(10, format!("the log cannot be read: {error}")))
+        }
+    }
+}
+
+impl From<ReadError> for ReadFailure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => error.into(),
+            ReadError::Format(error) => Self::Refused(Refusal::new(10, error.to_string())),
+        }
+    }
+}
+
+impl From<ProjectionError> for ReadFailure {
+    fn from(error: ProjectionError) -> Self {
+        match error {
+            ProjectionError::Read(error) => error.into(),
+            other => Self::Refused(other.into()),
+        }
+    }
+}
