@@ -6,6 +6,7 @@ at the first wrong one. Uses the database conformance_python."""
 import asyncio
 import sys
 import time
+import traceback
 
 import fluss
 
@@ -42,7 +43,8 @@ def main():
     start = time.monotonic()
     try:
         asyncio.run(run(sys.argv[1]))
-    except check.Wrong as wrong:
+    except (check.Wrong, fluss.FlussError) as wrong:
+        traceback.print_exc()
         print(f"pyfluss 1.0.0: WRONG: {wrong}", file=sys.stderr)
         return 1
     print(f"pyfluss 1.0.0: all passed in {time.monotonic() - start:.1f} s")
