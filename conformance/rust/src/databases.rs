@@ -78,7 +78,7 @@ pub async fn run(connection: &FlussConnection) -> Result<()> {
     check::equal(
         "bucket keys",
         &["a".to_string()][..],
-        &info.get_bucket_keys(),
+        info.get_bucket_keys(),
     )?;
     check::equal("schema id", &1, &info.get_schema_id())?;
     check::equal("comment", &Some("a table"), &info.get_comment())?;

@@ -45,7 +45,7 @@ pub async fn table(
 ) -> Result<Vec<Read>> {
     let types = types(table);
     match projection {
-        None => table_with(admin, table, &types, |scan| Ok(scan)).await,
+        None => table_with(admin, table, &types, Ok).await,
         Some(columns) => {
             let types: Vec<DataType> = columns.iter().map(|&c| types[c].clone()).collect();
             table_with(admin, table, &types, |scan| scan.project(columns)).await
