@@ -7,7 +7,8 @@
 //! **Order of writes.** A transaction writes new pages and then the root that
 //! refers to them, and syncs before it returns. A crash before the sync leaves
 //! the old root or a complete new one, which its checksum tells. Ephemeral keys
-//! that a crash left behind are removed when the file is opened.
+//! that a crash left behind are removed when the file is opened. The file itself
+//! is made under another name and renamed when it is whole.
 //!
 //! **Failures.** After a failed write redb refuses everything until the file is
 //! opened again; the store does that by itself at the next call, so it works
@@ -87,29 +88,41 @@ impl_store_by_engine!(EmbeddedStore);
 type Opener = Box<dyn Fn() -> Result<redb::Database, MetaError> + Send + Sync>;
 
 fn open_file(path: &Path, durability: Durability) -> Result<redb::Database, MetaError> {
-    let place = path.display().to_string();
-    let unavailable = |error: std::io::Error| MetaError::Unavailable {
-        reason: format!("cannot open {place}: {error}"),
-    };
-    let is_new = !path.exists();
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(unavailable)?;
-    if is_new
-        && durability == Durability::Fsync
-        && let Some(directory) = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-    {
-        // The name of a new file is only safe once its directory is synced.
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(unavailable)?;
+    if !path.exists() {
+        create_file(path, durability)?;
     }
+    open_existing(path, durability)
+}
+
+/// Makes an empty store under another name first: a store whose creation was
+/// cut short cannot be told from a damaged one.
+fn create_file(path: &Path, durability: Durability) -> Result<(), MetaError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let unfinished = Path::new(&name);
+    let failed = |error: std::io::Error| MetaError::Unavailable {
+        reason: format!("cannot create {}: {error}", path.display()),
+    };
+    match std::fs::remove_file(unfinished) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    drop(open_existing(unfinished, durability)?);
+    std::fs::rename(unfinished, path).map_err(failed)?;
+    if durability == Durability::Fsync
+        && let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
+    {
+        File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn open_existing(path: &Path, durability: Durability) -> Result<redb::Database, MetaError> {
+    let place = path.display().to_string();
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(|error| MetaError::Unavailable {
+        reason: format!("cannot open {place}: {error}"),
+    })?;
     let backend = redb::backends::FileBackend::new(file)
         .map_err(|error| from_redb(error.into()).at(&place))?;
     match durability {
