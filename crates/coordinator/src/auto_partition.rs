@@ -52,7 +52,9 @@ impl Change<'_> {
     /// Failures are logged: nobody waits for this.
     fn auto_partition(&mut self, path: &TablePath, forced: bool) {
         let catalog = Arc::clone(&self.coordinator.catalog);
-        let Some(table) = catalog.table(path) else { return };
+        let Some(table) = catalog.table(path) else {
+            return;
+        };
         let existing = catalog.partitions_of(table.table_id);
         let plan = self.plan_partitions(&table, &existing, self.coordinator.now_ms(), forced);
         let doomed: HashSet<&str> = plan.drop.iter().map(String::as_str).collect();
@@ -99,7 +101,10 @@ impl Change<'_> {
                 return Plan::default();
             }
         };
-        let names: Vec<&str> = existing.iter().map(|partition| partition.name.as_str()).collect();
+        let names: Vec<&str> = existing
+            .iter()
+            .map(|partition| partition.name.as_str())
+            .collect();
         let most = usize::try_from(self.coordinator.config.max_partition_num).unwrap_or(0);
         let plan = strategy.plan(&names, now_ms, jitter_minutes(table.table_id), forced, most);
         if plan.limited {
@@ -120,7 +125,10 @@ impl Change<'_> {
 
 fn strategy(table: &TableEntry) -> Result<AutoPartitionStrategy, ApiError> {
     let descriptor = &table.descriptor;
-    Ok(AutoPartitionStrategy::from_properties(&descriptor.partition_keys, &descriptor.properties)?)
+    Ok(AutoPartitionStrategy::from_properties(
+        &descriptor.partition_keys,
+        &descriptor.properties,
+    )?)
 }
 
 /// The delay of a table's daily partitions, always the same for one table:

@@ -90,7 +90,9 @@ impl Coordinator {
             .configs
             .iter()
             .map(|(key, value)| entry(key, value.as_ref(), "DYNAMIC_SERVER_CONFIG"));
-        Ok(DescribeClusterConfigsResponse { configs: initial.chain(changed).collect() })
+        Ok(DescribeClusterConfigsResponse {
+            configs: initial.chain(changed).collect(),
+        })
     }
 
     pub(crate) fn alter_cluster_configs(
@@ -129,7 +131,9 @@ impl Coordinator {
         let key = entry.config_key.unwrap_or_default();
         let operation = entry.op_type.unwrap_or_default();
         if !(SET..=SUBTRACT).contains(&operation) {
-            return Err(refused(format!("Operation {operation} on '{key}' is not supported.")));
+            return Err(refused(format!(
+                "Operation {operation} on '{key}' is not supported."
+            )));
         }
         if !server_options::is_dynamic(&key) {
             return Err(invalid(format!(
@@ -144,9 +148,7 @@ impl Coordinator {
             }
             (SET, value) => value,
             (_, None) => return Err(invalid(format!("The value for '{key}' is missing."))),
-            (APPEND, Some(value)) => {
-                Some(append(&key, kind, self.current(altered, &key), &value)?)
-            }
+            (APPEND, Some(value)) => Some(append(&key, kind, self.current(altered, &key), &value)?),
             (_, Some(value)) => subtract(&key, kind, self.current(altered, &key), &value)?,
         };
         if let Some(value) = &value {
@@ -173,12 +175,18 @@ fn check_value(key: &str, kind: Option<OptionKind>, value: &str) -> Result<(), A
     }
     if let Some(kind) = kind {
         kind.check(value).map_err(|reason| {
-            let reason = if server_options::is_secret(key) { "not of its form".into() } else { reason };
+            let reason = if server_options::is_secret(key) {
+                "not of its form".into()
+            } else {
+                reason
+            };
             invalid(format!("Invalid value for config '{key}': {reason}"))
         })?;
     }
     if key == DATALAKE_FORMAT {
-        return Err(invalid(format!("Lake format '{value}' is not available on this server.")));
+        return Err(invalid(format!(
+            "Lake format '{value}' is not available on this server."
+        )));
     }
     if key == CREDENTIALS {
         for user in parse_list(value) {
@@ -209,7 +217,9 @@ fn check_user(key: &str, entry: &str) -> Result<(), ApiError> {
     match entry.split_once(':') {
         Some((user, _)) if !user.is_empty() && !user.contains(char::is_whitespace) => Ok(()),
         // The entry may hold a password: it is not repeated.
-        _ => Err(invalid(format!("Invalid map entry for config '{key}', expected is user:password."))),
+        _ => Err(invalid(format!(
+            "Invalid map entry for config '{key}', expected is user:password."
+        ))),
     }
 }
 
@@ -235,8 +245,13 @@ fn append(
     for entry in parse_list(value) {
         if kind == OptionKind::Map {
             let name = map_key(key, &entry)?;
-            if entries.iter().any(|present| present.split(':').next() == Some(name)) {
-                return Err(invalid(format!("The key '{name}' is already in config '{key}'.")));
+            if entries
+                .iter()
+                .any(|present| present.split(':').next() == Some(name))
+            {
+                return Err(invalid(format!(
+                    "The key '{name}' is already in config '{key}'."
+                )));
             }
         }
         if !entries.contains(&entry) {
@@ -271,7 +286,9 @@ fn map_key<'a>(key: &str, entry: &'a str) -> Result<&'a str, ApiError> {
     match entry.split_once(':') {
         Some((name, _)) => Ok(name),
         // The entry may be a secret: it is not repeated.
-        None => Err(invalid(format!("Invalid map entry for config '{key}', expected is name:value."))),
+        None => Err(invalid(format!(
+            "Invalid map entry for config '{key}', expected is name:value."
+        ))),
     }
 }
 
@@ -279,10 +296,19 @@ fn map_key<'a>(key: &str, entry: &'a str) -> Result<&'a str, ApiError> {
 fn shown(key: &str, value: &str) -> String {
     if key == CREDENTIALS {
         let users = parse_list(value);
-        let users = users.iter().map(|user| user.split(':').next().unwrap_or_default());
-        return users.map(|user| format!("{user}:{HIDDEN}")).collect::<Vec<_>>().join(",");
+        let users = users
+            .iter()
+            .map(|user| user.split(':').next().unwrap_or_default());
+        return users
+            .map(|user| format!("{user}:{HIDDEN}"))
+            .collect::<Vec<_>>()
+            .join(",");
     }
-    if server_options::is_secret(key) { HIDDEN.to_owned() } else { value.to_owned() }
+    if server_options::is_secret(key) {
+        HIDDEN.to_owned()
+    } else {
+        value.to_owned()
+    }
 }
 
 fn invalid(message: impl Into<String>) -> ApiError {

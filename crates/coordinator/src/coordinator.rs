@@ -49,7 +49,10 @@ pub struct Coordinator {
 
 impl std::fmt::Debug for Coordinator {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Coordinator").field("catalog", &self.catalog).finish_non_exhaustive()
+        formatter
+            .debug_struct("Coordinator")
+            .field("catalog", &self.catalog)
+            .finish_non_exhaustive()
     }
 }
 
@@ -84,7 +87,10 @@ impl Coordinator {
         })?;
         if is_new {
             let name = DEFAULT_DATABASE.to_owned();
-            contents.databases.push(Arc::new(DatabaseEntry { name, record: first }));
+            contents.databases.push(Arc::new(DatabaseEntry {
+                name,
+                record: first,
+            }));
         }
         term.next_table_id = contents.next_table_id;
         term.next_partition_id = contents.next_partition_id;
@@ -175,7 +181,10 @@ impl Coordinator {
             self.catalog.replace(contents);
             term.outcome_unknown = false;
         }
-        Ok(Change { coordinator: self, term })
+        Ok(Change {
+            coordinator: self,
+            term,
+        })
     }
 }
 
@@ -204,7 +213,10 @@ impl Change<'_> {
 
     /// Records in a transaction that the next table id is used.
     pub(crate) fn use_table_id(&self, transaction: Transaction) -> Transaction {
-        transaction.put(keys::NEXT_TABLE_ID, encode_counter(self.term.next_table_id + 1))
+        transaction.put(
+            keys::NEXT_TABLE_ID,
+            encode_counter(self.term.next_table_id + 1),
+        )
     }
 
     /// The ids that partitions created by one transaction get, from this one on.
@@ -237,21 +249,33 @@ impl Change<'_> {
         let candidates = servers.candidates();
         let count = candidates.len().max(1);
         let mut random = rand::rng();
-        let origin =
-            Origin { start: random.random_range(0..count), shift: random.random_range(0..count) };
+        let origin = Origin {
+            start: random.random_range(0..count),
+            shift: random.random_range(0..count),
+        };
         let replicas = assign(buckets, replication_factor, &candidates, origin)?;
         let epoch = self.term.epoch;
         let is_live = |server| servers.is_live(server);
-        let records: Vec<Option<BucketRecord>> =
-            replicas.iter().map(|replicas| election::initial(replicas, &is_live, epoch)).collect();
-        let assignment: Vec<Vec<i32>> =
-            replicas.iter().map(|ids| ids.iter().map(|id| id.0).collect()).collect();
+        let records: Vec<Option<BucketRecord>> = replicas
+            .iter()
+            .map(|replicas| election::initial(replicas, &is_live, epoch))
+            .collect();
+        let assignment: Vec<Vec<i32>> = replicas
+            .iter()
+            .map(|ids| ids.iter().map(|id| id.0).collect())
+            .collect();
         let states = assignment
             .iter()
             .zip(&records)
             .map(|(replicas, record)| BucketState::new(replicas, record.as_ref()))
             .collect();
-        Ok(NewBuckets { states, assignment: AssignmentRecord { buckets: assignment }, records })
+        Ok(NewBuckets {
+            states,
+            assignment: AssignmentRecord {
+                buckets: assignment,
+            },
+            records,
+        })
     }
 
     /// Elects leaders for the buckets that `concerns` selects and whose leader
@@ -338,7 +362,8 @@ impl NewBuckets {
         let mut transaction = transaction.put(keys::assignment(owner), self.assignment.encode());
         for (bucket, record) in (0..).zip(&self.records) {
             if let Some(record) = record {
-                transaction = transaction.put(keys::bucket(owner, BucketId(bucket)), record.encode());
+                transaction =
+                    transaction.put(keys::bucket(owner, BucketId(bucket)), record.encode());
             }
         }
         transaction
@@ -347,5 +372,7 @@ impl NewBuckets {
 
 /// Adds what removes the buckets of an owner to a transaction.
 pub(crate) fn forget_buckets(owner: BucketOwner, transaction: Transaction) -> Transaction {
-    transaction.delete(keys::assignment(owner)).delete_prefix(keys::buckets(owner))
+    transaction
+        .delete(keys::assignment(owner))
+        .delete_prefix(keys::buckets(owner))
 }

@@ -11,9 +11,9 @@ use mainstem_protocol::messages::{
     GetDatabaseInfoRequest, GetDatabaseInfoResponse, ListDatabasesRequest, ListDatabasesResponse,
     PbDatabaseSummary,
 };
+use mainstem_types::ErrorCode;
 use mainstem_types::descriptor::DatabaseDescriptor;
 use mainstem_types::names::check_database_name;
-use mainstem_types::ErrorCode;
 
 use crate::coordinator::DEFAULT_DATABASE;
 use crate::table_api::forget_table;
@@ -29,7 +29,10 @@ impl Coordinator {
         check_database_name(&name)?;
         let descriptor = match &request.database_json {
             Some(json) => DatabaseDescriptor::from_json_bytes(json).map_err(|error| {
-                ApiError::new(ErrorCode::InvalidDatabase, format!("Database {name}: {error}"))
+                ApiError::new(
+                    ErrorCode::InvalidDatabase,
+                    format!("Database {name}: {error}"),
+                )
             })?,
             None => DatabaseDescriptor::default(),
         };
@@ -51,8 +54,13 @@ impl Coordinator {
             modified_time: now_ms,
         };
         let key = keys::database(&name);
-        change.commit(Transaction::new().require_absent(&key).put(&key, record.encode()))?;
-        self.catalog.put_database(Arc::new(DatabaseEntry { name, record }));
+        change.commit(
+            Transaction::new()
+                .require_absent(&key)
+                .put(&key, record.encode()),
+        )?;
+        self.catalog
+            .put_database(Arc::new(DatabaseEntry { name, record }));
         Ok(CreateDatabaseResponse {})
     }
 
@@ -82,7 +90,8 @@ impl Coordinator {
                 modified_time: self.now_ms(),
             };
             change.commit(Transaction::new().put(keys::database(&name), record.encode()))?;
-            self.catalog.put_database(Arc::new(DatabaseEntry { name, record }));
+            self.catalog
+                .put_database(Arc::new(DatabaseEntry { name, record }));
         }
         Ok(AlterDatabaseResponse {})
     }
@@ -93,7 +102,9 @@ impl Coordinator {
     ) -> Result<DropDatabaseResponse, ApiError> {
         let name = request.database_name.unwrap_or_default();
         if name == DEFAULT_DATABASE {
-            return Err(refused(format!("Cannot drop the default database {DEFAULT_DATABASE}.")));
+            return Err(refused(format!(
+                "Cannot drop the default database {DEFAULT_DATABASE}."
+            )));
         }
         let mut change = self.change()?;
         let Some(tables) = self.catalog.tables_in(&name) else {
@@ -133,8 +144,10 @@ impl Coordinator {
                 })
                 .collect();
         } else {
-            answer.database_name =
-                databases.into_iter().map(|(database, _)| database.name.clone()).collect();
+            answer.database_name = databases
+                .into_iter()
+                .map(|(database, _)| database.name.clone())
+                .collect();
         }
         Ok(answer)
     }
@@ -144,7 +157,9 @@ impl Coordinator {
         request: DatabaseExistsRequest,
     ) -> Result<DatabaseExistsResponse, ApiError> {
         let name = request.database_name.unwrap_or_default();
-        Ok(DatabaseExistsResponse { exists: Some(self.catalog.database(&name).is_some()) })
+        Ok(DatabaseExistsResponse {
+            exists: Some(self.catalog.database(&name).is_some()),
+        })
     }
 
     pub(crate) fn get_database_info(
@@ -167,6 +182,8 @@ impl Coordinator {
 }
 
 pub(crate) fn database_missing(name: &str) -> ApiError {
-    ApiError::new(ErrorCode::DatabaseNotExist, format!("Database {name} does not exist."))
+    ApiError::new(
+        ErrorCode::DatabaseNotExist,
+        format!("Database {name} does not exist."),
+    )
 }
-

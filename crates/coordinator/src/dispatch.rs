@@ -146,22 +146,24 @@ impl Coordinator {
                 call(body, |request| self.list_remote_log_manifests(request))
             }
             ApiKey::GetLakeSnapshot => call(body, |request| self.get_lake_snapshot(request)),
-            ApiKey::CreateAcls => {
-                call(body, |_: CreateAclsRequest| Err::<ListAclsResponse, _>(no_authorizer()))
-            }
-            ApiKey::ListAcls => {
-                call(body, |_: ListAclsRequest| Err::<ListAclsResponse, _>(no_authorizer()))
-            }
-            ApiKey::DropAcls => {
-                call(body, |_: DropAclsRequest| Err::<ListAclsResponse, _>(no_authorizer()))
-            }
+            ApiKey::CreateAcls => call(body, |_: CreateAclsRequest| {
+                Err::<ListAclsResponse, _>(no_authorizer())
+            }),
+            ApiKey::ListAcls => call(body, |_: ListAclsRequest| {
+                Err::<ListAclsResponse, _>(no_authorizer())
+            }),
+            ApiKey::DropAcls => call(body, |_: DropAclsRequest| {
+                Err::<ListAclsResponse, _>(no_authorizer())
+            }),
             other => Err(unsupported(other as i16, 0)),
         }
     }
 
     fn init_writer(&self, _request: InitWriterRequest) -> Result<InitWriterResponse, ApiError> {
         let id = self.writer_ids.next()?;
-        Ok(InitWriterResponse { writer_id: Some(id.0) })
+        Ok(InitWriterResponse {
+            writer_id: Some(id.0),
+        })
     }
 }
 

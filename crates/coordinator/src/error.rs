@@ -18,13 +18,19 @@ pub struct ApiError {
 impl ApiError {
     /// An error of that code.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
 impl From<TableError> for ApiError {
     fn from(error: TableError) -> Self {
-        Self { code: error.code, message: error.message }
+        Self {
+            code: error.code,
+            message: error.message,
+        }
     }
 }
 

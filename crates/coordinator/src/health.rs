@@ -27,7 +27,9 @@ impl Count {
             add(&mut self.replicas, bucket.replicas.len());
             add(&mut self.in_sync, bucket.isr.len());
             add(&mut self.buckets, 1);
-            let led = bucket.leader.is_some_and(|leader| coordinator.servers.is_live(leader));
+            let led = bucket
+                .leader
+                .is_some_and(|leader| coordinator.servers.is_live(leader));
             add(&mut self.led, usize::from(led));
         }
     }

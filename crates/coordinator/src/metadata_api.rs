@@ -37,7 +37,9 @@ impl Coordinator {
             }
         }
         for path in request.table_path {
-            answer.table_metadata.push(self.table_metadata(&table_path(Some(path)))?);
+            answer
+                .table_metadata
+                .push(self.table_metadata(&table_path(Some(path)))?);
         }
         for path in request.partitions_path {
             let table = TablePath::new(
@@ -56,25 +58,42 @@ impl Coordinator {
                             format!("Table partition '{table}(p={name})' does not exist."),
                         )
                     })?;
-                    answer.partition_metadata.push(self.partition_metadata(&partition));
+                    answer
+                        .partition_metadata
+                        .push(self.partition_metadata(&partition));
                 }
             }
         }
         for id in request.partitions_id {
-            let partition = self.catalog.partition_by_id(PartitionId(id)).ok_or_else(|| {
-                ApiError::new(
-                    ErrorCode::PartitionNotExists,
-                    format!("The partition id '{id}' does not exist."),
-                )
-            })?;
-            answer.partition_metadata.push(self.partition_metadata(&partition));
+            let partition = self
+                .catalog
+                .partition_by_id(PartitionId(id))
+                .ok_or_else(|| {
+                    ApiError::new(
+                        ErrorCode::PartitionNotExists,
+                        format!("The partition id '{id}' does not exist."),
+                    )
+                })?;
+            answer
+                .partition_metadata
+                .push(self.partition_metadata(&partition));
         }
         Ok(answer)
     }
 
     fn table_metadata(&self, path: &TablePath) -> Result<PbTableMetadata, ApiError> {
-        let table = self.catalog.table(path).ok_or_else(|| table_missing(path))?;
-        let TableEntry { table_id, schema_id, table_json, created_ms, modified_ms, .. } = &*table;
+        let table = self
+            .catalog
+            .table(path)
+            .ok_or_else(|| table_missing(path))?;
+        let TableEntry {
+            table_id,
+            schema_id,
+            table_json,
+            created_ms,
+            modified_ms,
+            ..
+        } = &*table;
         Ok(PbTableMetadata {
             table_path: Some(pb_table_path(path)),
             table_id: Some(table_id.0),

@@ -19,7 +19,10 @@ pub(crate) struct NewPartitions {
 
 impl NewPartitions {
     pub(crate) fn new(change: &Change<'_>) -> Self {
-        Self { next_id: change.next_partition_id(), planned: Vec::new() }
+        Self {
+            next_id: change.next_partition_id(),
+            planned: Vec::new(),
+        }
     }
 
     /// Adds a partition of a table.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mainstem_meta::{PartitionEntry, TableEntry, Transaction, keys};
 use mainstem_meta::keys::BucketOwner;
+use mainstem_meta::{PartitionEntry, TableEntry, Transaction, keys};
 use mainstem_protocol::messages::{
     CreatePartitionRequest, CreatePartitionResponse, DropPartitionRequest, DropPartitionResponse,
     ListPartitionInfosRequest, ListPartitionInfosResponse, PbKeyValue, PbPartitionInfo,
@@ -25,7 +25,8 @@ impl Coordinator {
     ) -> Result<CreatePartitionResponse, ApiError> {
         let path = table_path(request.table_path);
         let mut change = self.change()?;
-        let table = self.partitioned_table(&path, "Only partitioned table support create partition.")?;
+        let table =
+            self.partitioned_table(&path, "Only partitioned table support create partition.")?;
         let partition = resolve(&table, request.partition_spec)?;
         partition.check_values(true)?;
         check_time(&table, &partition, self.now_ms())?;
@@ -46,7 +47,8 @@ impl Coordinator {
     ) -> Result<DropPartitionResponse, ApiError> {
         let path = table_path(request.table_path);
         let mut change = self.change()?;
-        let table = self.partitioned_table(&path, "Only partitioned table support drop partition.")?;
+        let table =
+            self.partitioned_table(&path, "Only partitioned table support drop partition.")?;
         let partition = resolve(&table, request.partition_spec)?;
         partition.check_values(false)?;
         let Some(entry) = self.catalog.partition(&path, &partition.name()) else {
@@ -79,7 +81,10 @@ impl Coordinator {
             .map(|partition| info(&table, partition))
             .collect();
         let system_partitions_included = system.then_some(true);
-        Ok(ListPartitionInfosResponse { partitions_info, system_partitions_included })
+        Ok(ListPartitionInfosResponse {
+            partitions_info,
+            system_partitions_included,
+        })
     }
 
     fn partitioned_table(
@@ -91,19 +96,27 @@ impl Coordinator {
         if table.is_partitioned() {
             return Ok(table);
         }
-        Err(ApiError::new(ErrorCode::TableNotPartitioned, not_partitioned))
+        Err(ApiError::new(
+            ErrorCode::TableNotPartitioned,
+            not_partitioned,
+        ))
     }
 }
 
 fn info(table: &TableEntry, partition: &PartitionEntry) -> PbPartitionInfo {
     let keys = &table.descriptor.partition_keys;
-    let pairs = keys.iter().zip(values_of_name(&partition.name)).map(|(key, value)| PbKeyValue {
-        key: Some(key.clone()),
-        value: Some(value.to_owned()),
-    });
+    let pairs = keys
+        .iter()
+        .zip(values_of_name(&partition.name))
+        .map(|(key, value)| PbKeyValue {
+            key: Some(key.clone()),
+            value: Some(value.to_owned()),
+        });
     PbPartitionInfo {
         partition_id: Some(partition.partition_id.0),
-        partition_spec: Some(PbPartitionSpec { partition_key_values: pairs.collect() }),
+        partition_spec: Some(PbPartitionSpec {
+            partition_key_values: pairs.collect(),
+        }),
         remote_data_dir: partition.remote_data_dir.clone(),
         bucket_count: Some(partition.bucket_count),
     }
@@ -142,7 +155,9 @@ impl Change<'_> {
         }
         self.commit(transaction)?;
         for partition in partitions {
-            self.coordinator.catalog.remove_partition(partition.partition_id);
+            self.coordinator
+                .catalog
+                .remove_partition(partition.partition_id);
         }
         Ok(())
     }

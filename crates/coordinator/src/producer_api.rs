@@ -26,18 +26,27 @@ impl Coordinator {
     ) -> Result<RegisterProducerOffsetsResponse, ApiError> {
         let id = producer_id(request.producer_id)?;
         let now_ms = self.now_ms();
-        let ttl_ms = request.ttl_ms.unwrap_or(self.config.producer_offsets_ttl_ms);
-        let tables = request.table_offsets.into_iter().map(|table| self.table_offsets(table));
+        let ttl_ms = request
+            .ttl_ms
+            .unwrap_or(self.config.producer_offsets_ttl_ms);
+        let tables = request
+            .table_offsets
+            .into_iter()
+            .map(|table| self.table_offsets(table));
         let record = ProducerOffsetsRecord {
             expiration_time: now_ms.saturating_add(ttl_ms),
             tables: tables.collect::<Result<_, _>>()?,
         };
         let mut change = self.change()?;
         if self.producer_offsets(&id, now_ms)?.is_some() {
-            return Ok(RegisterProducerOffsetsResponse { result: Some(ALREADY_EXISTS) });
+            return Ok(RegisterProducerOffsetsResponse {
+                result: Some(ALREADY_EXISTS),
+            });
         }
         change.commit(Transaction::new().put(keys::producer(&id), record.encode()))?;
-        Ok(RegisterProducerOffsetsResponse { result: Some(CREATED) })
+        Ok(RegisterProducerOffsetsResponse {
+            result: Some(CREATED),
+        })
     }
 
     pub(crate) fn get_producer_offsets(
@@ -60,7 +69,8 @@ impl Coordinator {
         request: DeleteProducerOffsetsRequest,
     ) -> Result<DeleteProducerOffsetsResponse, ApiError> {
         let id = producer_id(request.producer_id)?;
-        self.change()?.commit(Transaction::new().delete(keys::producer(&id)))?;
+        self.change()?
+            .commit(Transaction::new().delete(keys::producer(&id)))?;
         Ok(DeleteProducerOffsetsResponse {})
     }
 
@@ -92,12 +102,17 @@ impl Coordinator {
         now_ms: i64,
     ) -> Result<Option<ProducerOffsetsRecord>, ApiError> {
         let key = keys::producer(id);
-        let Some(entry) = self.store.get(&key)? else { return Ok(None) };
+        let Some(entry) = self.store.get(&key)? else {
+            return Ok(None);
+        };
         let record = decode(&key, &entry.value)?;
         Ok(Some(record).filter(|record| record.expiration_time > now_ms))
     }
 
-    fn table_offsets(&self, table: PbProducerTableOffsets) -> Result<ProducerTableOffsets, ApiError> {
+    fn table_offsets(
+        &self,
+        table: PbProducerTableOffsets,
+    ) -> Result<ProducerTableOffsets, ApiError> {
         let table_id = table.table_id.unwrap_or_default();
         if self.catalog.table_by_id(TableId(table_id)).is_none() {
             return Err(ApiError::new(
@@ -108,11 +123,20 @@ impl Coordinator {
         let buckets = table.bucket_offsets.into_iter().map(|offset| {
             let bucket = offset.bucket_id.unwrap_or_default();
             let log_end_offset = offset.log_end_offset.ok_or_else(|| {
-                refused(format!("The log end offset of bucket {bucket} of table {table_id} is missing."))
+                refused(format!(
+                    "The log end offset of bucket {bucket} of table {table_id} is missing."
+                ))
             })?;
-            Ok(ProducerBucketOffset { partition_id: offset.partition_id, bucket, log_end_offset })
+            Ok(ProducerBucketOffset {
+                partition_id: offset.partition_id,
+                bucket,
+                log_end_offset,
+            })
         });
-        Ok(ProducerTableOffsets { table_id, buckets: buckets.collect::<Result<_, ApiError>>()? })
+        Ok(ProducerTableOffsets {
+            table_id,
+            buckets: buckets.collect::<Result<_, ApiError>>()?,
+        })
     }
 }
 

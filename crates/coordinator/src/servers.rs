@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mainstem_types::listeners::Endpoint;
 use mainstem_types::ServerId;
+use mainstem_types::listeners::Endpoint;
 use parking_lot::RwLock;
 
 use crate::plan::assignment::Candidate;
@@ -22,7 +22,9 @@ pub struct ServerNode {
 impl ServerNode {
     /// Its endpoint of a listener.
     pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
-        self.endpoints.iter().find(|endpoint| endpoint.name == listener)
+        self.endpoints
+            .iter()
+            .find(|endpoint| endpoint.name == listener)
     }
 }
 
@@ -53,7 +55,13 @@ impl Servers {
 
     pub(crate) fn candidates(&self) -> Vec<Candidate> {
         let tablets = self.tablets.read();
-        tablets.values().map(|node| Candidate { id: node.id, rack: node.rack.clone() }).collect()
+        tablets
+            .values()
+            .map(|node| Candidate {
+                id: node.id,
+                rack: node.rack.clone(),
+            })
+            .collect()
     }
 
     pub(crate) fn set_coordinator(&self, endpoints: Vec<Endpoint>) {
@@ -61,6 +69,10 @@ impl Servers {
     }
 
     pub(crate) fn coordinator_endpoint(&self, listener: &str) -> Option<Endpoint> {
-        self.coordinator.read().iter().find(|endpoint| endpoint.name == listener).cloned()
+        self.coordinator
+            .read()
+            .iter()
+            .find(|endpoint| endpoint.name == listener)
+            .cloned()
     }
 }

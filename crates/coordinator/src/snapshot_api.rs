@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use mainstem_meta::{PartitionEntry, TableEntry};
 use mainstem_protocol::messages::{
-    GetFileSystemSecurityTokenRequest, GetFileSystemSecurityTokenResponse,
-    GetLakeSnapshotRequest, GetLakeSnapshotResponse, GetLatestKvSnapshotsRequest,
-    GetLatestKvSnapshotsResponse, ListKvSnapshotsRequest, ListKvSnapshotsResponse,
-    ListRemoteLogManifestsRequest, ListRemoteLogManifestsResponse, PbKvSnapshot,
+    GetFileSystemSecurityTokenRequest, GetFileSystemSecurityTokenResponse, GetLakeSnapshotRequest,
+    GetLakeSnapshotResponse, GetLatestKvSnapshotsRequest, GetLatestKvSnapshotsResponse,
+    ListKvSnapshotsRequest, ListKvSnapshotsResponse, ListRemoteLogManifestsRequest,
+    ListRemoteLogManifestsResponse, PbKvSnapshot,
 };
 use mainstem_types::{ErrorCode, PartitionId, TableId};
 
@@ -41,7 +41,10 @@ impl Coordinator {
             (true, None) => {
                 return Err(ApiError::new(
                     ErrorCode::PartitionNotExists,
-                    format!("Table '{}' is partitioned: the partition is missing.", table.path),
+                    format!(
+                        "Table '{}' is partitioned: the partition is missing.",
+                        table.path
+                    ),
                 ));
             }
             (true, Some(name)) => {
@@ -54,9 +57,14 @@ impl Coordinator {
                 })?)
             }
         };
-        let buckets = partition.as_ref().map_or(table.buckets.len(), |entry| entry.buckets.len());
+        let buckets = partition
+            .as_ref()
+            .map_or(table.buckets.len(), |entry| entry.buckets.len());
         let latest_snapshots = (0..buckets as i32)
-            .map(|bucket| PbKvSnapshot { bucket_id: Some(bucket), ..PbKvSnapshot::default() })
+            .map(|bucket| PbKvSnapshot {
+                bucket_id: Some(bucket),
+                ..PbKvSnapshot::default()
+            })
             .collect();
         Ok(GetLatestKvSnapshotsResponse {
             table_id: Some(table.table_id.0),

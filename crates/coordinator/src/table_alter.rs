@@ -74,7 +74,9 @@ impl Alteration {
             return Ok(Self::Properties(request.config_changes));
         }
         if let Some(change) = request.modify_bucket_count {
-            return Ok(Self::BucketCount(change.new_bucket_count.unwrap_or_default()));
+            return Ok(Self::BucketCount(
+                change.new_bucket_count.unwrap_or_default(),
+            ));
         }
         if !columns {
             return Ok(Self::Nothing);
@@ -87,7 +89,9 @@ impl Alteration {
             changes.push(ColumnChange::Drop(column.column_name.unwrap_or_default()));
         }
         for column in request.rename_columns {
-            changes.push(ColumnChange::Rename(column.old_column_name.unwrap_or_default()));
+            changes.push(ColumnChange::Rename(
+                column.old_column_name.unwrap_or_default(),
+            ));
         }
         for column in request.modify_columns {
             changes.push(ColumnChange::Modify(column.column_name.unwrap_or_default()));
@@ -111,7 +115,12 @@ fn new_column(column: PbAddColumn) -> Result<NewColumn, ApiError> {
             )
         })
     });
-    Ok(NewColumn { name, data_type, comment: column.comment, agg_function })
+    Ok(NewColumn {
+        name,
+        data_type,
+        comment: column.comment,
+        agg_function,
+    })
 }
 
 impl Change<'_> {
@@ -124,7 +133,9 @@ impl Change<'_> {
         let cluster = self.coordinator.cluster();
         let altered =
             alter_properties(&table.descriptor, &changes.sets, &changes.deletes, &cluster)?;
-        let Some(altered) = altered else { return Ok(()) };
+        let Some(altered) = altered else {
+            return Ok(());
+        };
         let record = TableRecord {
             properties: altered.properties,
             custom_properties: altered.custom_properties,
@@ -171,15 +182,26 @@ impl Change<'_> {
         if id.0 > i32::from(i16::MAX) {
             return Err(ApiError::new(
                 ErrorCode::InvalidAlterTable,
-                format!("Table {} has had {} schemas, more are not possible.", table.path, i16::MAX),
+                format!(
+                    "Table {} has had {} schemas, more are not possible.",
+                    table.path,
+                    i16::MAX
+                ),
             ));
         }
-        let record = TableRecord { modified_time: self.coordinator.now_ms(), ..table.record() };
+        let record = TableRecord {
+            modified_time: self.coordinator.now_ms(),
+            ..table.record()
+        };
         let schema = Arc::new(schema);
         let mut schemas = table.schemas.clone();
         schemas.insert(id, Arc::clone(&schema));
-        let altered =
-            TableEntry::new(table.path.clone(), record.clone(), schemas, table.buckets.clone());
+        let altered = TableEntry::new(
+            table.path.clone(),
+            record.clone(),
+            schemas,
+            table.buckets.clone(),
+        );
         let key = keys::schema(table.table_id, id);
         self.commit(
             Transaction::new()

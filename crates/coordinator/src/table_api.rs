@@ -131,8 +131,14 @@ impl Coordinator {
         request: ListTablesRequest,
     ) -> Result<ListTablesResponse, ApiError> {
         let name = request.database_name.unwrap_or_default();
-        let tables = self.catalog.tables_in(&name).ok_or_else(|| database_missing(&name))?;
-        let table_name = tables.iter().map(|table| table.path.table.clone()).collect();
+        let tables = self
+            .catalog
+            .tables_in(&name)
+            .ok_or_else(|| database_missing(&name))?;
+        let table_name = tables
+            .iter()
+            .map(|table| table.path.table.clone())
+            .collect();
         Ok(ListTablesResponse { table_name })
     }
 
@@ -141,7 +147,9 @@ impl Coordinator {
         request: TableExistsRequest,
     ) -> Result<TableExistsResponse, ApiError> {
         let path = table_path(request.table_path);
-        Ok(TableExistsResponse { exists: Some(self.catalog.table(&path).is_some()) })
+        Ok(TableExistsResponse {
+            exists: Some(self.catalog.table(&path).is_some()),
+        })
     }
 
     pub(crate) fn get_table_schema(
@@ -174,7 +182,10 @@ impl Coordinator {
 }
 
 pub(crate) fn table_missing(path: &TablePath) -> ApiError {
-    ApiError::new(ErrorCode::TableNotExist, format!("Table '{path}' does not exist."))
+    ApiError::new(
+        ErrorCode::TableNotExist,
+        format!("Table '{path}' does not exist."),
+    )
 }
 
 /// Adds what removes a table, with its partitions, to a transaction.

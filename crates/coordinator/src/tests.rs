@@ -1,0 +1,14 @@
+//! The cases of behaviour.md §3, 5, 6, 7, 14, crashes, and races.
+
+mod admin;
+mod alter;
+mod auto_partitions;
+mod crashes;
+mod databases;
+mod fixture;
+mod golden;
+mod metadata;
+mod partitions;
+mod scale;
+mod servers;
+mod tables;

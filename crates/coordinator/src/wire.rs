@@ -26,7 +26,10 @@ where
 /// A path; `decode` has made sure that required fields are there.
 pub(crate) fn table_path(path: Option<PbTablePath>) -> TablePath {
     let path = path.unwrap_or_default();
-    TablePath::new(path.database_name.unwrap_or_default(), path.table_name.unwrap_or_default())
+    TablePath::new(
+        path.database_name.unwrap_or_default(),
+        path.table_name.unwrap_or_default(),
+    )
 }
 
 pub(crate) fn pb_table_path(path: &TablePath) -> PbTablePath {

@@ -19,7 +19,10 @@ pub(crate) struct WriterIds {
 
 impl WriterIds {
     pub(crate) fn new(store: Arc<dyn MetaStore>) -> Self {
-        Self { store, range: Mutex::new((0, 0)) }
+        Self {
+            store,
+            range: Mutex::new((0, 0)),
+        }
     }
 
     pub(crate) fn next(&self) -> Result<WriterId, MetaError> {

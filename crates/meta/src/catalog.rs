@@ -93,12 +93,19 @@ impl Catalog {
     /// The partitions of a table, ascending by name.
     pub fn partitions_of(&self, table: TableId) -> Vec<Arc<PartitionEntry>> {
         let maps = self.maps.read();
-        maps.partitions_of.get(&table).map(|all| all.values().cloned().collect()).unwrap_or_default()
+        maps.partitions_of
+            .get(&table)
+            .map(|all| all.values().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// Number of partitions of a table.
     pub fn partition_count(&self, table: TableId) -> usize {
-        self.maps.read().partitions_of.get(&table).map_or(0, BTreeMap::len)
+        self.maps
+            .read()
+            .partitions_of
+            .get(&table)
+            .map_or(0, BTreeMap::len)
     }
 
     /// All partitions, in no order.
@@ -108,20 +115,28 @@ impl Catalog {
 
     /// A database.
     pub fn database(&self, name: &str) -> Option<Arc<DatabaseEntry>> {
-        self.maps.read().databases.get(name).map(|database| Arc::clone(&database.entry))
+        self.maps
+            .read()
+            .databases
+            .get(name)
+            .map(|database| Arc::clone(&database.entry))
     }
 
     /// All databases with their number of tables, ascending by name.
     pub fn databases(&self) -> Vec<(Arc<DatabaseEntry>, usize)> {
         let maps = self.maps.read();
         let databases = maps.databases.values();
-        databases.map(|database| (Arc::clone(&database.entry), database.tables.len())).collect()
+        databases
+            .map(|database| (Arc::clone(&database.entry), database.tables.len()))
+            .collect()
     }
 
     /// The tables of a database, ascending by name; `None` if it is missing.
     pub fn tables_in(&self, database: &str) -> Option<Vec<Arc<TableEntry>>> {
         let maps = self.maps.read();
-        maps.databases.get(database).map(|database| database.tables.values().cloned().collect())
+        maps.databases
+            .get(database)
+            .map(|database| database.tables.values().cloned().collect())
     }
 
     /// Tells a listener of every change from now on.
@@ -213,8 +228,12 @@ impl Maps {
     }
 
     fn put_table(&mut self, table: Arc<TableEntry>, changes: &mut Vec<CatalogChange>) {
-        let Some(database) = self.databases.get_mut(&table.path.database) else { return };
-        let before = database.tables.insert(table.path.table.clone(), Arc::clone(&table));
+        let Some(database) = self.databases.get_mut(&table.path.database) else {
+            return;
+        };
+        let before = database
+            .tables
+            .insert(table.path.table.clone(), Arc::clone(&table));
         self.tables.insert(table.table_id, Arc::clone(&table));
         match before {
             Some(before) if before.table_id == table.table_id => {
@@ -224,7 +243,10 @@ impl Maps {
                 if let Some(replaced) = replaced {
                     self.forget_table(&replaced, changes);
                 }
-                changes.push(CatalogChange::BucketsCreated { table, partition: None });
+                changes.push(CatalogChange::BucketsCreated {
+                    table,
+                    partition: None,
+                });
             }
         }
     }
@@ -232,20 +254,29 @@ impl Maps {
     /// Removes what is known of a table that is no longer in its database.
     fn forget_table(&mut self, table: &TableEntry, changes: &mut Vec<CatalogChange>) {
         self.tables.remove(&table.table_id);
-        let partitions = self.partitions_of.remove(&table.table_id).unwrap_or_default();
+        let partitions = self
+            .partitions_of
+            .remove(&table.table_id)
+            .unwrap_or_default();
         let mut buckets = table.table_buckets();
         for partition in partitions.values() {
             self.partitions.remove(&partition.partition_id);
             buckets.extend(partition.table_buckets());
         }
-        changes.push(CatalogChange::TableDropped { table_id: table.table_id, buckets });
+        changes.push(CatalogChange::TableDropped {
+            table_id: table.table_id,
+            buckets,
+        });
     }
 
     fn put_partition(&mut self, partition: Arc<PartitionEntry>, changes: &mut Vec<CatalogChange>) {
-        let Some(table) = self.tables.get(&partition.table_id).cloned() else { return };
+        let Some(table) = self.tables.get(&partition.table_id).cloned() else {
+            return;
+        };
         let siblings = self.partitions_of.entry(partition.table_id).or_default();
         let before = siblings.insert(partition.name.clone(), Arc::clone(&partition));
-        self.partitions.insert(partition.partition_id, Arc::clone(&partition));
+        self.partitions
+            .insert(partition.partition_id, Arc::clone(&partition));
         match before {
             Some(before) if before.partition_id == partition.partition_id => {
                 changes.push(CatalogChange::PartitionAltered { table, partition });
@@ -255,14 +286,18 @@ impl Maps {
                     self.partitions.remove(&replaced.partition_id);
                     changes.push(partition_dropped(&replaced));
                 }
-                changes
-                    .push(CatalogChange::BucketsCreated { table, partition: Some(partition) });
+                changes.push(CatalogChange::BucketsCreated {
+                    table,
+                    partition: Some(partition),
+                });
             }
         }
     }
 
     fn remove_partition(&mut self, id: PartitionId, changes: &mut Vec<CatalogChange>) {
-        let Some(partition) = self.partitions.remove(&id) else { return };
+        let Some(partition) = self.partitions.remove(&id) else {
+            return;
+        };
         if let Some(siblings) = self.partitions_of.get_mut(&partition.table_id) {
             siblings.remove(&partition.name);
         }
@@ -274,10 +309,18 @@ impl Maps {
         for (id, table) in &self.tables {
             if !fresh.tables.contains_key(id) {
                 let mut buckets = table.table_buckets();
-                for partition in self.partitions_of.get(id).into_iter().flat_map(BTreeMap::values) {
+                for partition in self
+                    .partitions_of
+                    .get(id)
+                    .into_iter()
+                    .flat_map(BTreeMap::values)
+                {
                     buckets.extend(partition.table_buckets());
                 }
-                changes.push(CatalogChange::TableDropped { table_id: *id, buckets });
+                changes.push(CatalogChange::TableDropped {
+                    table_id: *id,
+                    buckets,
+                });
             }
         }
         for (id, partition) in &self.partitions {
@@ -289,7 +332,10 @@ impl Maps {
         for (id, table) in &fresh.tables {
             let table = Arc::clone(table);
             match self.tables.get(id) {
-                None => changes.push(CatalogChange::BucketsCreated { table, partition: None }),
+                None => changes.push(CatalogChange::BucketsCreated {
+                    table,
+                    partition: None,
+                }),
                 Some(before) if *before != table => {
                     changes.push(CatalogChange::TableAltered { table });
                 }
@@ -297,11 +343,15 @@ impl Maps {
             }
         }
         for (id, partition) in &fresh.partitions {
-            let Some(table) = fresh.tables.get(&partition.table_id).cloned() else { continue };
+            let Some(table) = fresh.tables.get(&partition.table_id).cloned() else {
+                continue;
+            };
             let partition = Arc::clone(partition);
             match self.partitions.get(id) {
-                None => changes
-                    .push(CatalogChange::BucketsCreated { table, partition: Some(partition) }),
+                None => changes.push(CatalogChange::BucketsCreated {
+                    table,
+                    partition: Some(partition),
+                }),
                 Some(before) if *before != partition => {
                     changes.push(CatalogChange::PartitionAltered { table, partition });
                 }

@@ -172,12 +172,24 @@ mod tests {
         let cases = [
             (database("fluss"), Key::Database("fluss")),
             (table(&path), Key::Table(path.clone())),
-            (schema(table_id, SchemaId(3)), Key::Schema(table_id, SchemaId(3))),
-            (partition(table_id, "2025$10"), Key::Partition(table_id, "2025$10")),
+            (
+                schema(table_id, SchemaId(3)),
+                Key::Schema(table_id, SchemaId(3)),
+            ),
+            (
+                partition(table_id, "2025$10"),
+                Key::Partition(table_id, "2025$10"),
+            ),
             (assignment(by_table), Key::Assignment(by_table)),
             (assignment(by_partition), Key::Assignment(by_partition)),
-            (bucket(by_table, BucketId(12)), Key::Bucket(by_table, BucketId(12))),
-            (bucket(by_partition, BucketId(0)), Key::Bucket(by_partition, BucketId(0))),
+            (
+                bucket(by_table, BucketId(12)),
+                Key::Bucket(by_table, BucketId(12)),
+            ),
+            (
+                bucket(by_partition, BucketId(0)),
+                Key::Bucket(by_partition, BucketId(0)),
+            ),
             (NEXT_TABLE_ID.to_owned(), Key::Other(NEXT_TABLE_ID)),
             ("buckets/x1/2".to_owned(), Key::Other("buckets/x1/2")),
             ("schemas/x".to_owned(), Key::Other("schemas/x")),

@@ -62,24 +62,35 @@ impl Found {
         match Key::parse(key) {
             Key::Database(name) => {
                 let record = DatabaseRecord::decode(key, value)?;
-                let entry = DatabaseEntry { name: name.to_owned(), record };
+                let entry = DatabaseEntry {
+                    name: name.to_owned(),
+                    record,
+                };
                 self.contents.databases.push(Arc::new(entry));
             }
             Key::Table(path) => self.tables.push((path, TableRecord::decode(key, value)?)),
             Key::Schema(table, id) => {
                 let schema = Schema::from_json_bytes(value)
                     .map_err(|error| corrupt(key, error.to_string()))?;
-                self.schemas.entry(table).or_default().insert(id, Arc::new(schema));
+                self.schemas
+                    .entry(table)
+                    .or_default()
+                    .insert(id, Arc::new(schema));
             }
             Key::Partition(_, name) => {
-                self.partitions.push((name.to_owned(), PartitionRecord::decode(key, value)?));
+                self.partitions
+                    .push((name.to_owned(), PartitionRecord::decode(key, value)?));
             }
             Key::Assignment(owner) => {
-                self.assignments.insert(owner, AssignmentRecord::decode(key, value)?);
+                self.assignments
+                    .insert(owner, AssignmentRecord::decode(key, value)?);
             }
             Key::Bucket(owner, bucket) => {
                 let record = BucketRecord::decode(key, value)?;
-                self.buckets.entry(owner).or_default().insert(bucket, record);
+                self.buckets
+                    .entry(owner)
+                    .or_default()
+                    .insert(bucket, record);
             }
             Key::Other(keys::CLUSTER_CONFIG) => {
                 self.contents.config = ConfigRecord::decode(key, value)?;
@@ -98,7 +109,12 @@ impl Found {
     fn assemble(mut self) -> Result<Contents, MetaError> {
         for (path, record) in std::mem::take(&mut self.tables) {
             let key = keys::table(&path);
-            if !self.contents.databases.iter().any(|database| database.name == path.database) {
+            if !self
+                .contents
+                .databases
+                .iter()
+                .any(|database| database.name == path.database)
+            {
                 return Err(corrupt(&key, "its database is missing"));
             }
             let id = TableId(record.table_id);
@@ -125,18 +141,21 @@ impl Found {
     }
 
     fn buckets(&mut self, owner: BucketOwner, key: &str) -> Result<Vec<BucketState>, MetaError> {
-        let assignment =
-            self.assignments.remove(&owner).ok_or_else(|| corrupt(key, "it has no assignment"))?;
+        let assignment = self
+            .assignments
+            .remove(&owner)
+            .ok_or_else(|| corrupt(key, "it has no assignment"))?;
         let records = self.buckets.remove(&owner).unwrap_or_default();
         Ok((0..)
             .zip(&assignment.buckets)
-            .map(|(bucket, replicas)| {
-                BucketState::new(replicas, records.get(&BucketId(bucket)))
-            })
+            .map(|(bucket, replicas)| BucketState::new(replicas, records.get(&BucketId(bucket))))
             .collect())
     }
 }
 
 fn corrupt(key: &str, reason: impl Into<String>) -> MetaError {
-    MetaError::Corrupt { place: key.to_owned(), reason: reason.into() }
+    MetaError::Corrupt {
+        place: key.to_owned(),
+        reason: reason.into(),
+    }
 }

@@ -19,13 +19,21 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// The bytes to store.
     fn encode(&self) -> Bytes {
-        let versioned = Versioned { version: Self::VERSION, record: self };
-        serde_json::to_vec(&versioned).expect("records are maps with text keys").into()
+        let versioned = Versioned {
+            version: Self::VERSION,
+            record: self,
+        };
+        serde_json::to_vec(&versioned)
+            .expect("records are maps with text keys")
+            .into()
     }
 
     /// Reads stored bytes. `key` is for the error's text.
     fn decode(key: &str, bytes: &[u8]) -> Result<Self, MetaError> {
-        let corrupt = |reason: String| MetaError::Corrupt { place: key.to_owned(), reason };
+        let corrupt = |reason: String| MetaError::Corrupt {
+            place: key.to_owned(),
+            reason,
+        };
         let header: Header =
             serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
         if header.version > Self::VERSION {
@@ -206,7 +214,10 @@ mod tests {
 
     fn check_form<R: Record + std::fmt::Debug + PartialEq>(record: &R, json: &str) {
         assert_eq!(std::str::from_utf8(&record.encode()).expect("text"), json);
-        assert_eq!(R::decode("key", json.as_bytes()).expect("readable"), *record);
+        assert_eq!(
+            R::decode("key", json.as_bytes()).expect("readable"),
+            *record
+        );
     }
 
     // These texts are on disks: a change that breaks one breaks its owner.
@@ -248,7 +259,9 @@ mod tests {
             r#"{"version":1,"partition_id":5,"table_id":7,"bucket_count":2,"created_time":6}"#,
         );
         check_form(
-            &AssignmentRecord { buckets: vec![vec![1, 2, 0], vec![2, 0, 1]] },
+            &AssignmentRecord {
+                buckets: vec![vec![1, 2, 0], vec![2, 0, 1]],
+            },
             r#"{"version":1,"buckets":[[1,2,0],[2,0,1]]}"#,
         );
         check_form(
@@ -276,8 +289,16 @@ mod tests {
                 tables: vec![ProducerTableOffsets {
                     table_id: 7,
                     buckets: vec![
-                        ProducerBucketOffset { partition_id: None, bucket: 0, log_end_offset: 5 },
-                        ProducerBucketOffset { partition_id: Some(1), bucket: 1, log_end_offset: 0 },
+                        ProducerBucketOffset {
+                            partition_id: None,
+                            bucket: 0,
+                            log_end_offset: 5,
+                        },
+                        ProducerBucketOffset {
+                            partition_id: Some(1),
+                            bucket: 1,
+                            log_end_offset: 0,
+                        },
                     ],
                 }],
             },
@@ -288,7 +309,12 @@ mod tests {
     #[test]
     fn unknown_members_are_ignored_and_later_versions_and_damage_refused() {
         let later = br#"{"version":1,"created_time":1,"modified_time":1,"new":{"a":1}}"#;
-        assert_eq!(DatabaseRecord::decode("k", later).expect("readable").created_time, 1);
+        assert_eq!(
+            DatabaseRecord::decode("k", later)
+                .expect("readable")
+                .created_time,
+            1
+        );
         for damaged in [
             &br#"{"version":2,"created_time":1,"modified_time":1}"#[..],
             br#"{"created_time":1,"modified_time":1}"#,

@@ -41,9 +41,15 @@ pub fn assign(
     candidates: &[Candidate],
     origin: Origin,
 ) -> Result<Vec<Vec<ServerId>>, ApiError> {
-    let count = usize::try_from(buckets).ok().filter(|count| *count > 0).ok_or_else(|| {
-        ApiError::new(ErrorCode::InvalidTable, "Number of buckets must be larger than 0.")
-    })?;
+    let count = usize::try_from(buckets)
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::InvalidTable,
+                "Number of buckets must be larger than 0.",
+            )
+        })?;
     let factor = usize::try_from(replication_factor).unwrap_or(0);
     if factor == 0 {
         return Err(ApiError::new(
@@ -103,7 +109,10 @@ type Racks = BTreeMap<String, Vec<ServerId>>;
 fn racks_of(candidates: &[Candidate]) -> Option<Racks> {
     let mut racks = Racks::new();
     for candidate in candidates {
-        racks.entry(candidate.rack.clone()?).or_default().push(candidate.id);
+        racks
+            .entry(candidate.rack.clone()?)
+            .or_default()
+            .push(candidate.id);
     }
     for servers in racks.values_mut() {
         servers.sort_unstable();
@@ -114,7 +123,10 @@ fn racks_of(candidates: &[Candidate]) -> Option<Racks> {
 /// One server of each rack in turn.
 fn interleaved(racks: &Racks) -> Vec<ServerId> {
     let longest = racks.values().map(Vec::len).max().unwrap_or(0);
-    (0..longest).flat_map(|turn| racks.values().filter_map(move |rack| rack.get(turn))).copied().collect()
+    (0..longest)
+        .flat_map(|turn| racks.values().filter_map(move |rack| rack.get(turn)))
+        .copied()
+        .collect()
 }
 
 fn rack_aware(
@@ -125,7 +137,10 @@ fn rack_aware(
     factor: usize,
 ) -> Vec<ServerId> {
     let rack_of = |server: ServerId| {
-        racks.iter().find(|(_, members)| members.contains(&server)).map(|(rack, _)| rack.as_str())
+        racks
+            .iter()
+            .find(|(_, members)| members.contains(&server))
+            .map(|(rack, _)| rack.as_str())
     };
     let mut replicas = vec![servers[first]];
     let mut used: BTreeSet<Option<&str>> = BTreeSet::from([rack_of(servers[first])]);
@@ -152,18 +167,29 @@ mod tests {
     use super::*;
 
     fn servers(count: i32) -> Vec<Candidate> {
-        (0..count).map(|id| Candidate { id: ServerId(id), rack: None }).collect()
+        (0..count)
+            .map(|id| Candidate {
+                id: ServerId(id),
+                rack: None,
+            })
+            .collect()
     }
 
     fn in_racks(racks: &[(i32, &str)]) -> Vec<Candidate> {
         racks
             .iter()
-            .map(|(id, rack)| Candidate { id: ServerId(*id), rack: Some((*rack).to_owned()) })
+            .map(|(id, rack)| Candidate {
+                id: ServerId(*id),
+                rack: Some((*rack).to_owned()),
+            })
             .collect()
     }
 
     fn ids(assignment: &[Vec<ServerId>]) -> Vec<Vec<i32>> {
-        assignment.iter().map(|bucket| bucket.iter().map(|server| server.0).collect()).collect()
+        assignment
+            .iter()
+            .map(|bucket| bucket.iter().map(|server| server.0).collect())
+            .collect()
     }
 
     #[test]
@@ -188,7 +214,8 @@ mod tests {
 
     #[test]
     fn one_server_takes_everything() {
-        let assignment = assign(4, 1, &servers(1), Origin { start: 0, shift: 0 }).expect("possible");
+        let assignment =
+            assign(4, 1, &servers(1), Origin { start: 0, shift: 0 }).expect("possible");
         assert_eq!(ids(&assignment), [[0], [0], [0], [0]]);
     }
 
@@ -221,7 +248,12 @@ mod tests {
     fn replicas_are_spread_over_racks_before_one_is_used_twice() {
         let candidates = in_racks(&[(0, "a"), (1, "b"), (2, "c"), (3, "a"), (4, "a"), (5, "b")]);
         let rack = |server: &ServerId| {
-            candidates.iter().find(|candidate| candidate.id == *server).expect("known").rack.clone()
+            candidates
+                .iter()
+                .find(|candidate| candidate.id == *server)
+                .expect("known")
+                .rack
+                .clone()
         };
         for start in 0..6 {
             for shift in 0..6 {
@@ -242,7 +274,10 @@ mod tests {
     #[test]
     fn a_server_without_rack_makes_racks_irrelevant() {
         let mut candidates = in_racks(&[(0, "a"), (1, "a")]);
-        candidates.push(Candidate { id: ServerId(2), rack: None });
+        candidates.push(Candidate {
+            id: ServerId(2),
+            rack: None,
+        });
         let assignment = assign(3, 2, &candidates, Origin::default()).expect("possible");
         assert_eq!(ids(&assignment), [[0, 1], [1, 2], [2, 0]]);
     }

@@ -12,8 +12,11 @@ pub fn initial(
     is_live: &dyn Fn(ServerId) -> bool,
     epoch: CoordinatorEpoch,
 ) -> Option<BucketRecord> {
-    let isr: Vec<i32> =
-        replicas.iter().filter(|server| is_live(**server)).map(|server| server.0).collect();
+    let isr: Vec<i32> = replicas
+        .iter()
+        .filter(|server| is_live(**server))
+        .map(|server| server.0)
+        .collect();
     Some(BucketRecord {
         leader: Some(*isr.first()?),
         leader_epoch: 0,
@@ -140,14 +143,20 @@ mod tests {
         assert_eq!((lost.leader, &lost.isr), (None, &servers(&[1])));
         assert_eq!(leaderless(&lost, EPOCH), None);
         let back = elect(&lost, &live(&[1]), EPOCH).expect("elected");
-        assert_eq!((back.leader, back.leader_epoch, back.bucket_epoch), (Some(1), 6, 11));
+        assert_eq!(
+            (back.leader, back.leader_epoch, back.bucket_epoch),
+            (Some(1), 6, 11)
+        );
     }
 
     #[test]
     fn a_bucket_without_state_gets_its_first_one_when_a_server_comes() {
         let unborn = BucketState::new(&[1, 2], None);
         let record = elect(&unborn, &live(&[2]), EPOCH).expect("elected");
-        assert_eq!((record.leader, record.leader_epoch, record.bucket_epoch), (Some(2), 0, 0));
+        assert_eq!(
+            (record.leader, record.leader_epoch, record.bucket_epoch),
+            (Some(2), 0, 0)
+        );
         assert_eq!(after(&unborn, &record).leader, Some(ServerId(2)));
     }
 }

@@ -137,7 +137,12 @@ impl TableEntry {
 
     /// The same table after a change of its registration.
     pub fn with_record(&self, record: TableRecord) -> Self {
-        Self::new(self.path.clone(), record, self.schemas.clone(), self.buckets.clone())
+        Self::new(
+            self.path.clone(),
+            record,
+            self.schemas.clone(),
+            self.buckets.clone(),
+        )
     }
 
     /// The current schema.
@@ -210,7 +215,17 @@ impl BucketState {
     }
 }
 
-fn identities(table_id: TableId, partition_id: Option<PartitionId>, count: usize) -> Vec<TableBucket> {
+fn identities(
+    table_id: TableId,
+    partition_id: Option<PartitionId>,
+    count: usize,
+) -> Vec<TableBucket> {
     // Bounded by `max.bucket.num`, an i32.
-    (0..count as i32).map(|bucket| TableBucket { table_id, partition_id, bucket_id: BucketId(bucket) }).collect()
+    (0..count as i32)
+        .map(|bucket| TableBucket {
+            table_id,
+            partition_id,
+            bucket_id: BucketId(bucket),
+        })
+        .collect()
 }

@@ -110,16 +110,25 @@ fn create_file(path: &Path, durability: Durability) -> Result<(), MetaError> {
     drop(open_existing(unfinished, durability)?);
     std::fs::rename(unfinished, path).map_err(failed)?;
     if durability == Durability::Fsync
-        && let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
+        && let Some(directory) = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
     {
-        File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(failed)?;
     }
     Ok(())
 }
 
 fn open_existing(path: &Path, durability: Durability) -> Result<redb::Database, MetaError> {
     let place = path.display().to_string();
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path);
     let file = file.map_err(|error| MetaError::Unavailable {
         reason: format!("cannot open {place}: {error}"),
     })?;
