@@ -17,6 +17,7 @@
 
 pub mod api_key;
 mod decode;
+pub mod error;
 pub mod frame;
 pub mod generated;
 pub mod records;
@@ -25,6 +26,7 @@ mod wire_format;
 
 pub use api_key::{ApiKey, VersionRange};
 pub use decode::{DecodeError, decode};
+pub use error::ApiError;
 pub use frame::{FrameError, RequestHeader, ResponseFrame};
 pub use generated::Required;
 pub use generated::messages;
