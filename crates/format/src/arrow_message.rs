@@ -187,6 +187,14 @@ impl MessageIndex {
         })
     }
 
+    /// All nodes and all buffer entries of a message in memory, in which it was
+    /// located from position 0.
+    pub(crate) fn entries_of<'m>(&self, message: &'m [u8]) -> (&'m [u8], &'m [u8]) {
+        let nodes = &message[self.nodes_at as usize..][..self.node_count * ENTRY_LEN];
+        let buffers = &message[self.buffers_at as usize..][..self.buffer_count * ENTRY_LEN];
+        (nodes, buffers)
+    }
+
     /// The field nodes of a range, as stored.
     ///
     /// # Errors
@@ -394,4 +402,4 @@ fn invalid(detail: &'static str) -> FormatError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

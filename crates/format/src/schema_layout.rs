@@ -14,8 +14,7 @@ pub struct SchemaLayout {
     columns: Vec<ColumnLayout>,
     nodes: Vec<NodeLayout>,
     buffer_count: usize,
-    /// Columns of variable length in an indexed row, each with a length in it.
-    indexed_variable_columns: usize,
+    variable_column_count: usize,
     /// Bit `i % 8` of byte `i / 8` is set if column `i` is NOT NULL, like the
     /// null bits of a row.
     not_null_bits: Vec<u8>,
@@ -84,7 +83,7 @@ impl SchemaLayout {
             columns: Vec::with_capacity(schema.columns.len()),
             nodes: Vec::with_capacity(schema.columns.len()),
             buffer_count: 0,
-            indexed_variable_columns: 0,
+            variable_column_count: 0,
             not_null_bits: vec![0; schema.columns.len().div_ceil(8)],
         };
         for (position, column) in schema.columns.iter().enumerate() {
@@ -100,7 +99,7 @@ impl SchemaLayout {
                 layout.not_null_bits[position / 8] |= 1 << (position % 8);
             }
             if has_variable_length(&column.data_type.kind) {
-                layout.indexed_variable_columns += 1;
+                layout.variable_column_count += 1;
             }
         }
         layout
@@ -127,15 +126,9 @@ impl SchemaLayout {
         &self.not_null_bits
     }
 
-    /// Bytes that even a row of nulls has: null bits, and the list of lengths
-    /// of an indexed row.
-    pub(crate) fn min_row_len(&self, indexed: bool) -> usize {
-        let lengths = if indexed {
-            4 * self.indexed_variable_columns
-        } else {
-            0
-        };
-        self.not_null_bits.len() + lengths
+    /// Columns whose length an indexed row lists.
+    pub(crate) fn variable_column_count(&self) -> usize {
+        self.variable_column_count
     }
 
     /// Appends the node of a type and those of its children. Recursion is

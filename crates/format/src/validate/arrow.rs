@@ -40,9 +40,10 @@ pub(super) fn check(batch: &LogBatch, layout: &SchemaLayout) -> Result<()> {
         )));
     }
     let body = &message[index.body_start as usize..][..index.body_len as usize];
+    let (nodes, buffers) = index.entries_of(message);
     let message = CheckedMessage {
-        nodes: &message[index.nodes_at as usize..][..index.node_count * ENTRY_LEN],
-        buffers: &message[index.buffers_at as usize..][..index.buffer_count * ENTRY_LEN],
+        nodes,
+        buffers,
         body,
         compressed: index.codec.is_some(),
     };
