@@ -3,10 +3,10 @@
 //! Writers choose the bucket and servers trust them, so every client must
 //! choose alike.
 
-use mainstem_types::{BucketId, TableDescriptor};
+use mainstem_types::{BucketId, LakeFormat, TableDescriptor};
 
 use crate::hash::{f_hash, murmur_int, murmur3_32};
-use crate::key::{KeyEncoder, LakeFormat};
+use crate::key::{KeyEncoder, lake_format};
 use crate::value::Value;
 use crate::{FormatError, Result};
 
@@ -68,7 +68,7 @@ impl BucketAssigner {
     /// The assigner of a table; `None` when it has no bucket key, so that its
     /// writers may choose any bucket.
     pub fn new(table: &TableDescriptor) -> Result<Option<Self>> {
-        let function = BucketFunction::of_lake(LakeFormat::of_table(table)?);
+        let function = BucketFunction::of_lake(lake_format(table)?);
         let encoder = KeyEncoder::bucket_key(table)?;
         Ok(encoder.map(|encoder| Self {
             encoder,

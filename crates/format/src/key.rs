@@ -7,17 +7,12 @@
 mod hudi;
 mod iceberg;
 
-use mainstem_types::{DataType, Schema, TableDescriptor, TypeKind};
+use mainstem_types::{DataType, LakeFormat, Schema, TableDescriptor, TableError, TypeKind};
 
 use crate::byte_reader::ByteReader;
 use crate::row::RowFormat;
 use crate::value::Value;
 use crate::{FormatError, Result, aligned_row, compacted_row};
-
-/// Table option that names the lake format, which decides encodings and hashes.
-const LAKE_FORMAT_OPTION: &str = "table.datalake.format";
-/// Table option of the rules by which primary keys are encoded; absent = 1.
-const KV_FORMAT_VERSION_OPTION: &str = "table.kv.format-version";
 
 /// How key columns become bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,39 +27,14 @@ pub enum KeyEncoding {
     Hudi,
 }
 
-/// The lake format recorded in a table, whether or not it is tiered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum LakeFormat {
-    Paimon,
-    Lance,
-    Iceberg,
-    Hudi,
-}
-
-impl LakeFormat {
-    /// The lake format that a table records; `None` = no lake.
-    pub fn of_table(table: &TableDescriptor) -> Result<Option<Self>> {
-        let Some(name) = table.properties.get(LAKE_FORMAT_OPTION) else {
-            return Ok(None);
-        };
-        match name.to_ascii_lowercase().as_str() {
-            "paimon" => Ok(Some(Self::Paimon)),
-            "lance" => Ok(Some(Self::Lance)),
-            "iceberg" => Ok(Some(Self::Iceberg)),
-            "hudi" => Ok(Some(Self::Hudi)),
-            _ => Err(FormatError::invalid(format!(
-                "unknown {LAKE_FORMAT_OPTION} `{name}`"
-            ))),
-        }
-    }
-
-    fn key_encoding(lake: Option<Self>) -> KeyEncoding {
+impl KeyEncoding {
+    /// The encoding that a lake format prescribes for bucket keys.
+    pub fn of_lake(lake: Option<LakeFormat>) -> Self {
         match lake {
-            None | Some(Self::Lance) => KeyEncoding::Compacted,
-            Some(Self::Paimon) => KeyEncoding::Paimon,
-            Some(Self::Iceberg) => KeyEncoding::Iceberg,
-            Some(Self::Hudi) => KeyEncoding::Hudi,
+            None | Some(LakeFormat::Lance) => Self::Compacted,
+            Some(LakeFormat::Paimon) => Self::Paimon,
+            Some(LakeFormat::Iceberg) => Self::Iceberg,
+            Some(LakeFormat::Hudi) => Self::Hudi,
         }
     }
 }
@@ -111,7 +81,7 @@ impl KeyEncoder {
     /// The encoder of a table's primary key. Partition columns are not part of
     /// it.
     pub fn primary_key(table: &TableDescriptor) -> Result<Self> {
-        let columns = physical_primary_key(table);
+        let columns = table.physical_primary_key();
         Self::new(primary_key_encoding(table)?, &table.schema, &columns)
     }
 
@@ -131,7 +101,7 @@ impl KeyEncoder {
         if columns.is_empty() {
             return Ok(None);
         }
-        let encoding = LakeFormat::key_encoding(LakeFormat::of_table(table)?);
+        let encoding = KeyEncoding::of_lake(lake_format(table)?);
         Self::new(encoding, &table.schema, &columns).map(Some)
     }
 
@@ -266,44 +236,37 @@ fn check_types(encoding: KeyEncoding, types: &[DataType]) -> Result<()> {
     Ok(())
 }
 
-/// Primary key columns without the partition columns, in primary-key order.
-pub fn physical_primary_key(table: &TableDescriptor) -> Vec<&str> {
-    let is_partition = |name: &&String| table.partition_keys.contains(name);
-    let names = table
-        .schema
-        .primary_key
-        .iter()
-        .filter(|name| !is_partition(name));
-    names.map(String::as_str).collect()
-}
-
 /// Declared bucket columns, or those of the primary key.
 fn bucket_key(table: &TableDescriptor) -> Vec<&str> {
     if table.bucket_keys.is_empty() {
-        return physical_primary_key(table);
+        return table.physical_primary_key();
     }
     table.bucket_keys.iter().map(String::as_str).collect()
 }
 
 fn primary_key_encoding(table: &TableDescriptor) -> Result<KeyEncoding> {
-    let lake = LakeFormat::of_table(table)?;
+    let lake = lake_format(table)?;
     if lake == Some(LakeFormat::Hudi) {
         return Ok(KeyEncoding::Compacted);
     }
-    let encoding = LakeFormat::key_encoding(lake);
-    match table
-        .properties
-        .get(KV_FORMAT_VERSION_OPTION)
-        .map(String::as_str)
-    {
-        None | Some("1") => Ok(encoding),
+    match table.kv_format_version().map_err(option_error)? {
+        1 => Ok(KeyEncoding::of_lake(lake)),
         // A prefix of the key must be a byte prefix, for prefix lookups.
-        Some("2") if bucket_key(table) != physical_primary_key(table) => Ok(KeyEncoding::Compacted),
-        Some("2") => Ok(encoding),
-        Some(version) => Err(FormatError::invalid(format!(
-            "unknown {KV_FORMAT_VERSION_OPTION} `{version}`"
+        2 if bucket_key(table) != table.physical_primary_key() => Ok(KeyEncoding::Compacted),
+        2 => Ok(KeyEncoding::of_lake(lake)),
+        version => Err(FormatError::invalid(format!(
+            "unknown KV format version {version}"
         ))),
     }
+}
+
+/// The lake format that a table records, whether or not it is tiered.
+pub(crate) fn lake_format(table: &TableDescriptor) -> Result<Option<LakeFormat>> {
+    table.lake_format().map_err(option_error)
+}
+
+fn option_error(error: TableError) -> FormatError {
+    FormatError::invalid(error.to_string())
 }
 
 #[cfg(test)]

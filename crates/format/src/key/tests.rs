@@ -5,8 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bucketing::BucketAssigner;
+use crate::golden;
 use crate::testing::{all_types, all_types_row, any_table, hex, schema_of};
 use crate::value::Timestamp;
+use crate::value_batch::split_stored_value;
 
 fn encoder(encoding: KeyEncoding, kinds: Vec<TypeKind>) -> Result<KeyEncoder> {
     let schema = schema_of(kinds);
@@ -267,6 +269,55 @@ fn rows_go_to_the_bucket_of_their_key() {
     let mut log_table = table(&[], &[], &[]);
     log_table.schema.primary_key.clear();
     assert!(BucketAssigner::new(&log_table).unwrap().is_none());
+}
+
+#[test]
+fn rows_stored_by_a_reference_server_encode_to_the_same_bytes() {
+    for name in [
+        "kv_small",
+        "kv_types",
+        "kv_partial",
+        "kv_buckets",
+        "kv_prefix",
+    ] {
+        let table = golden::table(name);
+        let encoder = KeyEncoder::primary_key(&table.descriptor).unwrap();
+        let mut assigner = BucketAssigner::new(&table.descriptor).unwrap().unwrap();
+        let bucket_count = table.descriptor.bucket_count.unwrap();
+        assert!(!table.stored.is_empty());
+        for stored in &table.stored {
+            let (schema_id, bytes) = split_stored_value(&stored.value).unwrap();
+            let schema = &table.schemas[&schema_id];
+            let fields = schema.columns.as_slice();
+            let row = RowFormat::Compacted.decode(bytes, fields).unwrap();
+            let in_log = table.log.iter().rfind(|record| {
+                record.bucket == stored.bucket && record.row(schema)[..] == row[..]
+            });
+            assert!(in_log.is_some(), "{name}: {row:?} was never in the log");
+            let mut encoded = Vec::new();
+            RowFormat::Compacted
+                .encode(&row, fields, &mut encoded)
+                .unwrap();
+            assert_eq!(encoded, bytes, "{name}: {row:?}");
+            let mut key = Vec::new();
+            encoder.encode_row(&row, &mut key).unwrap();
+            assert_eq!(key, stored.key, "{name}: {row:?}");
+            let bucket = assigner.assign_row(&row, bucket_count).unwrap();
+            assert_eq!(bucket, BucketId(stored.bucket), "{name}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_log_table_lie_in_the_bucket_of_their_key() {
+    let table = golden::table("log_buckets");
+    let mut assigner = BucketAssigner::new(&table.descriptor).unwrap().unwrap();
+    let bucket_count = table.descriptor.bucket_count.unwrap();
+    for record in &table.log {
+        let row = record.row(&table.descriptor.schema);
+        let bucket = assigner.assign_row(&row, bucket_count).unwrap();
+        assert_eq!(bucket, BucketId(record.bucket), "{row:?}");
+    }
 }
 
 proptest! {

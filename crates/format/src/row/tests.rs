@@ -159,7 +159,11 @@ fn values_that_do_not_fit_their_type_are_refused() {
         let schema = schema_of([kind]);
         for format in FORMATS {
             let mut out = Vec::new();
-            let result = format.encode(&[value.clone()], schema.columns.as_slice(), &mut out);
+            let result = format.encode(
+                std::slice::from_ref(&value),
+                schema.columns.as_slice(),
+                &mut out,
+            );
             assert!(
                 matches!(result, Err(FormatError::Invalid(_))),
                 "{format:?} {value:?}"
