@@ -102,7 +102,7 @@ fn unsynced_bytes_come_back_torn_zeroed_or_with_holes() {
             .content(&path("a"))
             .unwrap();
         let sectors: Vec<&[u8]> = content.chunks(512).collect();
-        torn += i32::from(content.len() % 512 != 0);
+        torn += i32::from(!content.len().is_multiple_of(512));
         holes += i32::from(
             sectors
                 .windows(2)

@@ -1,0 +1,363 @@
+//! One segment: a file of batches, its extent, and its index.
+//!
+//! A segment knows nothing of its directory; methods that touch the disk get
+//! it. Appends are serialised by the tablet's writer lock; readers see a new
+//! batch when the extent is published.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mainstem_env::{OpenMode, StorageFile};
+use mainstem_format::header::BatchHeader;
+use parking_lot::Mutex;
+
+use crate::bucket_dir::BucketDir;
+use crate::error::LogError;
+use crate::header_reader::{HeaderReader, WalkError};
+use crate::index_file;
+use crate::sparse_index::{Boundary, SparseIndex};
+
+/// Segments smaller than this get no index file: reading them whole is one read.
+const MIN_INDEXED_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// Key of its read handle.
+    id: u64,
+    base_offset: i64,
+    index_interval_bytes: u32,
+    /// Where its visible batches end. Bytes behind it are garbage or being
+    /// written.
+    end: Mutex<Boundary>,
+    /// Whether the content was found to reach exactly to `end`: written by this
+    /// process, scanned by recovery, or walked over since.
+    checked: AtomicBool,
+    sealed: AtomicBool,
+    /// Loaded by the first lookup. Locked before `end`.
+    index: Mutex<Option<Box<SparseIndex>>>,
+}
+
+impl Segment {
+    /// A segment that was just created, empty.
+    pub fn create(id: u64, base_offset: i64, index_interval_bytes: u32) -> Self {
+        let segment = Self::found(
+            id,
+            Boundary { offset: base_offset, position: 0 },
+            base_offset,
+            index_interval_bytes,
+        );
+        segment.mark_checked();
+        let index = SparseIndex::new(base_offset, index_interval_bytes);
+        *segment.index.lock() = Some(Box::new(index));
+        segment
+    }
+
+    /// A segment found on disk, that ends at `end` if all is well.
+    pub fn found(id: u64, end: Boundary, base_offset: i64, index_interval_bytes: u32) -> Self {
+        Self {
+            id,
+            base_offset,
+            index_interval_bytes,
+            end: Mutex::new(end),
+            checked: AtomicBool::new(false),
+            sealed: AtomicBool::new(false),
+            index: Mutex::new(None),
+        }
+    }
+
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub fn base_offset(&self) -> i64 {
+        self.base_offset
+    }
+
+    pub fn end(&self) -> Boundary {
+        *self.end.lock()
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.end().position
+    }
+
+    pub fn mark_checked(&self) {
+        self.checked.store(true, Ordering::Release);
+    }
+
+    /// Notes that no more batches will come.
+    pub fn mark_sealed(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// A handle for reading.
+    pub fn open(&self, dir: &BucketDir) -> Result<Arc<dyn StorageFile>, LogError> {
+        let mut path = None;
+        dir.resources
+            .handles
+            .get_or_open(self.id, || {
+                let path = path.insert(dir.segment_path(self.base_offset));
+                dir.fs().open(path, OpenMode::Read)
+            })
+            .map_err(|error| {
+                let path = path.unwrap_or_else(|| dir.segment_path(self.base_offset));
+                LogError::io("open", &path, error)
+            })
+    }
+
+    /// Publishes batches that were written at the end.
+    pub fn extend(&self, headers: &[BatchHeader]) {
+        let mut index = self.index.lock();
+        let mut end = self.end();
+        for header in headers {
+            if let Some(index) = index.as_deref_mut() {
+                index.push(header);
+            }
+            end.position += header.total_len as u64;
+            end.offset = header.next_offset();
+        }
+        *self.end.lock() = end;
+    }
+
+    /// Cuts the visible batches to those in front of a boundary.
+    pub fn cut(&self, end: Boundary) {
+        let mut index = self.index.lock();
+        *index = None;
+        self.sealed.store(false, Ordering::Release);
+        *self.end.lock() = end;
+    }
+
+    /// Ends appending, and writes the index file. That it cannot be written
+    /// costs a walk later.
+    pub fn seal(&self, dir: &BucketDir) {
+        self.mark_sealed();
+        if let Some(bytes) = self.encode_index() {
+            let path = dir.index_path(self.base_offset);
+            self.write_index(dir, &bytes).unwrap_or_else(|error| {
+                tracing::debug!(?path, %error, "index was not written");
+            });
+        }
+    }
+
+    /// The index as a file, if the segment has one loaded and deserves it.
+    pub fn encode_index(&self) -> Option<Vec<u8>> {
+        let index = self.index.lock();
+        let index = index.as_deref().filter(|index| index.end().position >= MIN_INDEXED_BYTES)?;
+        Some(index_file::encode(index))
+    }
+
+    pub fn write_index(&self, dir: &BucketDir, bytes: &[u8]) -> Result<(), LogError> {
+        let path = dir.index_path(self.base_offset);
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        dir.write_small(name, bytes).map(drop)
+    }
+
+    pub fn unload_index(&self) {
+        // A busy index is in use; it is unloaded another time.
+        if let Some(mut index) = self.index.try_lock()
+            && self.sealed.load(Ordering::Acquire)
+        {
+            *index = None;
+        }
+    }
+
+    /// Makes sure that the batches reach exactly to the end that the segment is
+    /// believed to have, so that a hole in the log is an error, never a jump.
+    pub fn check(self: &Arc<Self>, dir: &BucketDir) -> Result<(), LogError> {
+        if self.checked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.with_index(dir, |_| ())
+    }
+
+    /// Loads the index, for appends to keep it up.
+    pub fn load_index(self: &Arc<Self>, dir: &BucketDir) -> Result<(), LogError> {
+        self.with_index(dir, |_| ())
+    }
+
+    /// Largest commit timestamp; `i64::MIN` without batches.
+    pub fn max_timestamp_ms(self: &Arc<Self>, dir: &BucketDir) -> Result<i64, LogError> {
+        self.with_index(dir, SparseIndex::max_timestamp_ms)
+    }
+
+    fn with_index<T>(
+        self: &Arc<Self>,
+        dir: &BucketDir,
+        look: impl FnOnce(&SparseIndex) -> T,
+    ) -> Result<T, LogError> {
+        let loaded_bytes;
+        let seen = {
+            let mut index = self.index.lock();
+            match index.as_deref() {
+                Some(index) => return Ok(look(index)),
+                None => {
+                    let loaded = self.read_index(dir, true)?;
+                    loaded_bytes = loaded.memory_bytes();
+                    look(index.insert(Box::new(loaded)))
+                }
+            }
+        };
+        if self.sealed.load(Ordering::Acquire) {
+            dir.resources.sealed_index_loaded(self, loaded_bytes);
+        }
+        Ok(seen)
+    }
+
+    /// The index from its file, if `use_file`, completed by a walk over the
+    /// headers that it does not cover.
+    fn read_index(&self, dir: &BucketDir, use_file: bool) -> Result<SparseIndex, LogError> {
+        let end = self.end();
+        let mut index = None;
+        if use_file && end.position >= MIN_INDEXED_BYTES {
+            let path = dir.index_path(self.base_offset);
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            index = dir
+                .read_small(name, index_file::MAX_INDEX_FILE_LEN)?
+                .and_then(|bytes| index_file::decode(&bytes, self.base_offset))
+                .filter(|index| {
+                    let covered = index.end();
+                    covered.position <= end.position && covered.offset <= end.offset
+                });
+        }
+        let mut index = index
+            .unwrap_or_else(|| SparseIndex::new(self.base_offset, self.index_interval_bytes));
+        if index.end().position < end.position {
+            let mut reader = HeaderReader::new(self.open(dir)?, index.end(), end.position);
+            loop {
+                let at = reader.at().position;
+                match reader.next() {
+                    Ok(Some(header)) => index.push(&header),
+                    Ok(None) => break,
+                    Err(error) => return Err(self.walk_error(dir, at, error)),
+                }
+            }
+        }
+        if index.end() != end {
+            return Err(LogError::damaged(
+                dir.segment_path(self.base_offset),
+                index.end().position,
+                format!(
+                    "the batches end at offset {} instead of {}",
+                    index.end().offset,
+                    end.offset
+                ),
+            ));
+        }
+        self.mark_checked();
+        Ok(index)
+    }
+
+    fn walk_error(
+        &self,
+        dir: &BucketDir,
+        position: u64,
+        error: WalkError,
+    ) -> LogError {
+        let path = dir.segment_path(self.base_offset);
+        match error {
+            // The file is shorter than it was.
+            WalkError::Io(error)
+                if error.kind() == io::ErrorKind::UnexpectedEof =>
+            {
+                LogError::damaged(path, position, error.to_string())
+            }
+            error => error.at(path, position),
+        }
+    }
+
+    /// The batch that contains `offset`, which lies within the segment.
+    pub fn batch_containing(
+        self: &Arc<Self>,
+        dir: &BucketDir,
+        offset: i64,
+    ) -> Result<Boundary, LogError> {
+        self.seek(dir, |index| index.floor_of_offset(offset), |header| {
+            header.next_offset() > offset
+        })
+    }
+
+    /// Where the batch ends that begins at `start`, before the end of the segment.
+    pub fn batch_end(&self, dir: &BucketDir, start: Boundary) -> Result<Boundary, LogError> {
+        let mut reader = HeaderReader::new(self.open(dir)?, start, self.end().position);
+        match reader.next() {
+            Ok(_) => Ok(reader.at()),
+            Err(error) => Err(self.walk_error(dir, start.position, error)),
+        }
+    }
+
+    /// The last boundary at `position` or before.
+    pub fn boundary_before(
+        self: &Arc<Self>,
+        dir: &BucketDir,
+        position: u64,
+    ) -> Result<Boundary, LogError> {
+        let batch_end = Cell::new(0);
+        self.seek(
+            dir,
+            |index| {
+                let floor = index.floor_of_position(position);
+                batch_end.set(floor.position);
+                floor
+            },
+            |header| {
+                batch_end.set(batch_end.get() + header.total_len as u64);
+                batch_end.get() > position
+            },
+        )
+    }
+
+    /// The first batch that is not older than `timestamp_ms`, or the end.
+    pub fn batch_at_time(
+        self: &Arc<Self>,
+        dir: &BucketDir,
+        timestamp_ms: i64,
+    ) -> Result<Boundary, LogError> {
+        self.seek(dir, |index| index.floor_of_timestamp(timestamp_ms), |header| {
+            header.commit_timestamp_ms >= timestamp_ms
+        })
+    }
+
+    /// Walks from a boundary of the index to the first batch of which `found`
+    /// holds, or to the end. When the index turns out to lie, it is rebuilt.
+    fn seek(
+        self: &Arc<Self>,
+        dir: &BucketDir,
+        mut floor: impl FnMut(&SparseIndex) -> Boundary,
+        mut found: impl FnMut(&BatchHeader) -> bool,
+    ) -> Result<Boundary, LogError> {
+        let mut rebuilt = false;
+        loop {
+            let (start, end) = self.with_index(dir, |index| (floor(index), index.end()))?;
+            if start == end {
+                return Ok(end);
+            }
+            let mut reader = HeaderReader::new(self.open(dir)?, start, end.position);
+            let walked = loop {
+                let at = reader.at();
+                match reader.next() {
+                    Ok(Some(header)) if found(&header) => break Ok(at),
+                    Ok(Some(_)) => {}
+                    Ok(None) => break Ok(at),
+                    Err(error) => break Err((at, error)),
+                }
+            };
+            match walked {
+                Ok(at) => return Ok(at),
+                Err((at, error)) => {
+                    if rebuilt || at != start || start.position == 0 {
+                        return Err(self.walk_error(dir, at.position, error));
+                    }
+                    tracing::warn!(
+                        path = ?dir.index_path(self.base_offset),
+                        "index does not fit its segment, rebuilding it"
+                    );
+                    let mut index = self.index.lock();
+                    *index = Some(Box::new(self.read_index(dir, false)?));
+                    rebuilt = true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Group commit: a bounded pool of threads that sync tablets.
+//!
+//! A tablet is synced by one thread at a time. A request while its sync runs
+//! means one more sync afterwards, which covers everything appended until it
+//! starts: no timer, no waiting when idle, and the more comes in the more one
+//! sync covers. Syncs of different tablets run beside each other, so that the
+//! file system's journal can commit them together.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use mainstem_env::Clock;
+use parking_lot::{Condvar, Mutex};
+
+use crate::tablet::LogTablet;
+
+/// States of [`LogTablet::sync_schedule`].
+const IDLE: u8 = 0;
+const QUEUED: u8 = 1;
+const RUNNING: u8 = 2;
+const RUNNING_AGAIN: u8 = 3;
+
+/// Syncs tablets on its own threads.
+pub struct Syncer {
+    pool: Arc<Pool>,
+    max_threads: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Pool {
+    clock: Arc<dyn Clock>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Bounded by the number of tablets: each is in it at most once.
+    tablets: VecDeque<Arc<LogTablet>>,
+    idle_threads: usize,
+    stopping: bool,
+}
+
+impl Syncer {
+    /// A pool of up to `max_threads` threads (at least one), started as needed.
+    #[must_use]
+    pub fn new(max_threads: usize, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            pool: Arc::new(Pool { clock, queue: Mutex::default(), wake: Condvar::new() }),
+            max_threads: max_threads.max(1),
+            threads: Mutex::default(),
+        }
+    }
+
+    /// Asks for a sync that covers everything appended to `tablet` so far. Never
+    /// blocks; the tablet's listener is told of the result.
+    pub fn request(&self, tablet: &Arc<LogTablet>) {
+        if !tablet.schedule_sync() {
+            return;
+        }
+        let spawn = {
+            let mut queue = self.pool.queue.lock();
+            if queue.stopping {
+                return;
+            }
+            queue.tablets.push_back(Arc::clone(tablet));
+            queue.tablets.len() > queue.idle_threads
+        };
+        self.pool.wake.notify_one();
+        if spawn {
+            self.spawn_if_allowed();
+        }
+    }
+
+    /// Number of threads started so far.
+    #[must_use]
+    pub fn thread_count(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    fn spawn_if_allowed(&self) {
+        let mut threads = self.threads.lock();
+        if threads.len() >= self.max_threads {
+            return;
+        }
+        let pool = Arc::clone(&self.pool);
+        let name = format!("log-sync-{}", threads.len());
+        match std::thread::Builder::new().name(name).spawn(move || pool.work()) {
+            Ok(thread) => threads.push(thread),
+            // With a thread already there the work is done, only later.
+            Err(error) if !threads.is_empty() => {
+                tracing::warn!(%error, "cannot start another sync thread");
+            }
+            Err(error) => {
+                drop(threads);
+                tracing::error!(%error, "cannot start a sync thread, syncing in place");
+                self.pool.work_until_empty();
+            }
+        }
+    }
+}
+
+impl Drop for Syncer {
+    /// Ends the threads after what is queued.
+    fn drop(&mut self) {
+        self.pool.queue.lock().stopping = true;
+        self.pool.wake.notify_all();
+        for thread in self.threads.get_mut().drain(..) {
+            // A panic has been printed by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Pool {
+    fn work(&self) {
+        while let Some(tablet) = self.next() {
+            self.sync(tablet);
+        }
+    }
+
+    fn work_until_empty(&self) {
+        loop {
+            let next = self.queue.lock().tablets.pop_front();
+            let Some(tablet) = next else { return };
+            self.sync(tablet);
+        }
+    }
+
+    fn next(&self) -> Option<Arc<LogTablet>> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(tablet) = queue.tablets.pop_front() {
+                return Some(tablet);
+            }
+            if queue.stopping {
+                return None;
+            }
+            queue.idle_threads += 1;
+            self.wake.wait(&mut queue);
+            queue.idle_threads -= 1;
+        }
+    }
+
+    fn sync(&self, tablet: Arc<LogTablet>) {
+        tablet.sync_schedule.store(RUNNING, Ordering::SeqCst);
+        // The listener has been told of an error, and the tablet refuses writes.
+        if let Err(error) = tablet.sync(self.clock.now_ms()) {
+            tracing::debug!(log = ?tablet.path(), %error, "sync ended with an error");
+        }
+        let finished = tablet.sync_schedule.compare_exchange(
+            RUNNING,
+            IDLE,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
+        if finished.is_err() {
+            // Asked again meanwhile. To the end of the queue, so that one busy
+            // tablet does not keep the others waiting.
+            tablet.sync_schedule.store(QUEUED, Ordering::SeqCst);
+            self.queue.lock().tablets.push_back(tablet);
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl LogTablet {
+    /// Notes the wish for a sync. True if the tablet has to be queued for it.
+    fn schedule_sync(&self) -> bool {
+        let previous = self.sync_schedule.fetch_update(
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+            |state| match state {
+                IDLE => Some(QUEUED),
+                RUNNING => Some(RUNNING_AGAIN),
+                _ => None,
+            },
+        );
+        previous == Ok(IDLE)
+    }
+}
+
+impl fmt::Debug for Syncer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Syncer").field("max_threads", &self.max_threads).finish()
+    }
+}
