@@ -3,11 +3,13 @@
 //! Writers choose the bucket and servers trust them, so every client must
 //! choose alike.
 
+use arrow_array::RecordBatch;
 use mainstem_types::{BucketId, LakeFormat, TableDescriptor};
 
 use crate::hash::{f_hash, murmur_int, murmur3_32};
 use crate::key::{KeyEncoder, lake_format};
 use crate::value::Value;
+use crate::value_reader::ColumnReader;
 use crate::{FormatError, Result};
 
 /// How key bytes become a bucket number.
@@ -94,6 +96,37 @@ impl BucketAssigner {
         self.key.clear();
         self.encoder.encode(key, &mut self.key)?;
         self.function.bucket(&self.key, bucket_count)
+    }
+}
+
+impl BucketAssigner {
+    /// The bucket of every row of a batch of the whole schema.
+    ///
+    /// Errors: a bucket column that is missing or of another type, or a value
+    /// that cannot be part of a key, such as null.
+    pub fn assign_batch(
+        &mut self,
+        batch: &RecordBatch,
+        bucket_count: i32,
+    ) -> Result<Vec<BucketId>> {
+        let columns = self.encoder.columns().iter().zip(self.encoder.types());
+        let readers = columns.map(|(&column, data_type)| match batch.columns().get(column) {
+            Some(array) => ColumnReader::new(array.as_ref(), data_type),
+            None => Err(FormatError::invalid(format!(
+                "batch without bucket column {column}"
+            ))),
+        });
+        let readers = readers.collect::<Result<Vec<_>>>()?;
+        let mut key = Vec::with_capacity(readers.len());
+        let mut buckets = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            key.clear();
+            for reader in &readers {
+                key.push(reader.value(row)?);
+            }
+            buckets.push(self.assign(&key, bucket_count)?);
+        }
+        Ok(buckets)
     }
 }
 

@@ -45,8 +45,9 @@ impl CastPlan {
                 }
                 Some(position) => {
                     let from = source.field(position).data_type();
+                    let to = field.data_type();
                     if !is_layout_of(from, &column.data_type)
-                        && !can_cast_types(from, field.data_type())
+                        && (loses_meaning(from, to) || !can_cast_types(from, to))
                     {
                         return Err(FormatError::unsupported(format!(
                             "column `{}`: data of type {from} for a column of type {}",
@@ -106,6 +107,15 @@ impl CastPlan {
         let columns = columns.collect::<Result<Vec<_>>>()?;
         batch_of(&self.target, columns, batch.num_rows())
     }
+}
+
+/// Casts that Arrow knows and nobody means without saying so: fractions cut
+/// off, numbers taken for points in time of whatever unit, or for truth.
+fn loses_meaning(from: &ArrowType, to: &ArrowType) -> bool {
+    let is_fraction = from.is_floating() || from.is_decimal();
+    (is_fraction && to.is_integer())
+        || (from.is_numeric() && (to.is_temporal() || *to == ArrowType::Boolean))
+        || (from.is_temporal() && to.is_numeric())
 }
 
 fn position(schema: &ArrowSchema, name: &str) -> Option<usize> {
@@ -321,6 +331,14 @@ mod tests {
             let error = plan.apply(&file).unwrap_err();
             assert!(error.to_string().contains("`f0`"), "{error}");
         }
+        let fraction = batch(vec![(
+            "f0",
+            Arc::new(arrow_array::Float64Array::from(vec![1.5])),
+        )]);
+        assert!(CastPlan::new(&fraction.schema(), &table).is_err());
+        let time = schema_of([TypeKind::Timestamp { precision: 3 }]);
+        let number = batch(vec![("f0", Arc::new(Int64Array::from(vec![1])))]);
+        assert!(CastPlan::new(&number.schema(), &time).is_err());
         let missing = schema(vec![column("id", DataType::not_null(TypeKind::Int))]);
         let file = batch(vec![("f0", Arc::new(Int32Array::from(vec![1])))]);
         assert!(CastPlan::new(&file.schema(), &missing).is_err());

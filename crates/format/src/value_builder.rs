@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder, StringBuilder,
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder,
+    StringBuilder,
 };
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
@@ -104,7 +105,7 @@ enum Values {
     Float(PrimitiveBuilder<Float32Type>),
     Double(PrimitiveBuilder<Float64Type>),
     String(StringBuilder),
-    FixedBytes(FixedSizeBinaryBuilder, Vec<u8>),
+    FixedBytes(FixedSizeBinaryBuilder, usize),
     Bytes(BinaryBuilder),
     Decimal(PrimitiveBuilder<Decimal128Type>, u8),
     Date(PrimitiveBuilder<Date32Type>),
@@ -185,7 +186,7 @@ impl ColumnBuilder {
             }
             TypeKind::Binary { length } => Values::FixedBytes(
                 FixedSizeBinaryBuilder::new(*length as i32),
-                vec![0; *length as usize],
+                *length as usize,
             ),
             TypeKind::Bytes => Values::Bytes(BinaryBuilder::with_capacity(capacity, 0)),
             TypeKind::Decimal { precision, .. } => {
@@ -245,7 +246,7 @@ impl ColumnBuilder {
     /// elements in the column.
     pub fn append(&mut self, value: &Value<'_>) -> Result<()> {
         match (&mut self.values, value) {
-            (_, Value::Null) => self.append_null(),
+            (_, Value::Null) => return self.append_null(),
             (Values::Boolean(builder), Value::Boolean(value)) => builder.append_value(*value),
             (Values::TinyInt(builder), Value::TinyInt(value)) => builder.append_value(*value),
             (Values::SmallInt(builder), Value::SmallInt(value)) => builder.append_value(*value),
@@ -257,18 +258,22 @@ impl ColumnBuilder {
                 check_room(builder.values_slice().len(), value.len())?;
                 builder.append_value(value);
             }
-            (Values::FixedBytes(builder, padded), Value::Bytes(value)) => {
-                let Some(rest) = padded.len().checked_sub(value.len()) else {
-                    return Err(FormatError::invalid(format!(
-                        "{} bytes for a column that holds {}",
-                        value.len(),
-                        padded.len()
-                    )));
-                };
-                padded[..value.len()].copy_from_slice(value);
-                let end = padded.len();
-                padded[end - rest..].fill(0);
-                builder.append_value(&padded).map_err(arrow_error)?;
+            (Values::FixedBytes(builder, width), Value::Bytes(value)) => {
+                check_room(builder.len().saturating_mul(*width), *width)?;
+                match value.len() {
+                    length if length == *width => builder.append_value(value),
+                    length if length < *width => {
+                        let mut padded = value.to_vec();
+                        padded.resize(*width, 0);
+                        builder.append_value(padded)
+                    }
+                    length => {
+                        return Err(FormatError::invalid(format!(
+                            "{length} bytes for a column that holds {width}"
+                        )));
+                    }
+                }
+                .map_err(arrow_error)?;
             }
             (Values::Bytes(builder), Value::Bytes(value)) => {
                 check_room(builder.values_slice().len(), value.len())?;
@@ -325,7 +330,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    fn append_null(&mut self) {
+    fn append_null(&mut self) -> Result<()> {
         match &mut self.values {
             Values::Boolean(builder) => builder.append_null(),
             Values::TinyInt(builder) => builder.append_null(),
@@ -335,7 +340,10 @@ impl ColumnBuilder {
             Values::Float(builder) => builder.append_null(),
             Values::Double(builder) => builder.append_null(),
             Values::String(builder) => builder.append_null(),
-            Values::FixedBytes(builder, _) => builder.append_null(),
+            Values::FixedBytes(builder, width) => {
+                check_room(builder.len().saturating_mul(*width), *width)?;
+                builder.append_null();
+            }
             Values::Bytes(builder) => builder.append_null(),
             Values::Decimal(builder, _) => builder.append_null(),
             Values::Date(builder) => builder.append_null(),
@@ -350,10 +358,11 @@ impl ColumnBuilder {
             Values::Array(nested, _) => nested.append_null(),
             Values::Map(nested, ..) => nested.append_null(),
             Values::Row(nulls, columns) => {
-                columns.iter_mut().for_each(Self::append_null);
+                columns.iter_mut().try_for_each(Self::append_null)?;
                 nulls.append_null();
             }
         }
+        Ok(())
     }
 
     /// The values as an array; the builder begins anew.
@@ -426,7 +435,7 @@ fn typed<T: ArrowPrimitiveType>(capacity: usize, arrow_type: &ArrowType) -> Prim
 
 /// The Arrow builders panic on what passes 32 bits.
 fn check_room(present: usize, added: usize) -> Result<()> {
-    match i32::try_from(present + added) {
+    match i32::try_from(present.saturating_add(added)) {
         Ok(_) => Ok(()),
         Err(_) => Err(column_too_large()),
     }

@@ -217,6 +217,13 @@ fn change_types(batch: &LogBatch) -> Result<Option<Bytes>> {
     Ok(Some(batch.bytes().slice_ref(codes)))
 }
 
+/// Which values of an array are null.
+enum Validity {
+    AllValid,
+    AllNull,
+    Bits(NullBuffer),
+}
+
 /// Reads arrays out of a body, in depth-first order.
 struct BodyReader<'a> {
     nodes: &'a [u8],
@@ -245,7 +252,11 @@ impl BodyReader<'_> {
                 node.length
             )));
         };
-        let nulls = self.next_validity(field, length, node.null_count)?;
+        let validity = self.next_validity(field, length, node.null_count)?;
+        let nulls = match &validity {
+            Validity::Bits(nulls) => Some(nulls.clone()),
+            Validity::AllValid | Validity::AllNull => None,
+        };
         let mut array = ArrayData::builder(field.data_type().clone())
             .len(length)
             .nulls(nulls)
@@ -268,9 +279,16 @@ impl BodyReader<'_> {
             }
             _ => array = array.add_buffer(self.next_buffer()?),
         }
-        array
-            .build()
-            .map_err(|error| FormatError::invalid(format!("field `{}`: {error}", field.name())))
+        let refused = |error| FormatError::invalid(format!("field `{}`: {error}", field.name()));
+        let array = array.build().map_err(refused)?;
+        match validity {
+            // Only now it is known that there are bytes for so many values.
+            Validity::AllNull => {
+                let nulls = Some(NullBuffer::new_null(length));
+                array.into_builder().nulls(nulls).build().map_err(refused)
+            }
+            Validity::AllValid | Validity::Bits(_) => Ok(array),
+        }
     }
 
     fn next_node(&mut self) -> Result<NodeEntry> {
@@ -327,17 +345,15 @@ impl BodyReader<'_> {
         field: &FieldRef,
         length: usize,
         null_count: i64,
-    ) -> Result<Option<NullBuffer>> {
+    ) -> Result<Validity> {
         let bits = self.next_buffer()?;
         if !field.is_nullable() && null_count == 0 {
-            return Ok(None);
+            return Ok(Validity::AllValid);
         }
         if bits.is_empty() {
             return match null_count {
-                0 => Ok(None),
-                // Bounded by the record count or, nested, by the check that
-                // follows; all the same it costs a bit each.
-                count if count == length as i64 => Ok(Some(NullBuffer::new_null(length))),
+                0 => Ok(Validity::AllValid),
+                count if count == length as i64 => Ok(Validity::AllNull),
                 _ => Err(FormatError::invalid(format!(
                     "field `{}` has {null_count} nulls and no validity",
                     field.name()
@@ -351,6 +367,8 @@ impl BodyReader<'_> {
                 bits.len()
             )));
         }
-        Ok(Some(NullBuffer::new(BooleanBuffer::new(bits, 0, length))))
+        Ok(Validity::Bits(NullBuffer::new(BooleanBuffer::new(
+            bits, 0, length,
+        ))))
     }
 }

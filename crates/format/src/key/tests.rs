@@ -9,6 +9,7 @@ use crate::golden;
 use crate::testing::{all_types, all_types_row, any_table, hex, schema_of};
 use crate::value::Timestamp;
 use crate::value_batch::split_stored_value;
+use crate::value_builder::RowsToBatch;
 
 fn encoder(encoding: KeyEncoding, kinds: Vec<TypeKind>) -> Result<KeyEncoder> {
     let schema = schema_of(kinds);
@@ -313,11 +314,22 @@ fn rows_of_a_log_table_lie_in_the_bucket_of_their_key() {
     let table = golden::table("log_buckets");
     let mut assigner = BucketAssigner::new(&table.descriptor).unwrap().unwrap();
     let bucket_count = table.descriptor.bucket_count.unwrap();
+    let mut rows = RowsToBatch::new(&table.descriptor.schema, table.log.len());
     for record in &table.log {
         let row = record.row(&table.descriptor.schema);
         let bucket = assigner.assign_row(&row, bucket_count).unwrap();
         assert_eq!(bucket, BucketId(record.bucket), "{row:?}");
+        rows.append(&row).unwrap();
     }
+    let buckets = assigner
+        .assign_batch(&rows.finish().unwrap(), bucket_count)
+        .unwrap();
+    let expected: Vec<_> = table
+        .log
+        .iter()
+        .map(|record| BucketId(record.bucket))
+        .collect();
+    assert_eq!(buckets, expected);
 }
 
 proptest! {
