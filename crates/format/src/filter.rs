@@ -72,14 +72,12 @@ impl Filter {
         let test = compiler.compile(predicate, 0)?;
         let columns = compiler.columns;
         let positions_in = |layout: &SchemaLayout| {
-            columns
-                .iter()
-                .map(|column| {
-                    layout.columns().iter().position(|other| {
-                        other.id == column.id && other.data_type.kind == column.data_type.kind
-                    })
+            let position = |column: &Column| {
+                layout.position_of(column.id).filter(|position| {
+                    layout.columns()[*position].data_type.kind == column.data_type.kind
                 })
-                .collect()
+            };
+            columns.iter().map(position).collect()
         };
         let mut versions: Vec<_> = versions
             .iter()
@@ -158,11 +156,7 @@ impl Compiler<'_> {
         column_id: i32,
         literals: &[Value<'static>],
     ) -> Option<Test> {
-        let column = self
-            .schema
-            .columns()
-            .iter()
-            .find(|column| column.id == column_id)?;
+        let column = &self.schema.columns()[self.schema.position_of(column_id)?];
         let kind = &column.data_type.kind;
         let count_fits = match function {
             LeafFunction::IsNull | LeafFunction::IsNotNull => literals.is_empty(),

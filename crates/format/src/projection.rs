@@ -144,10 +144,10 @@ impl Projection {
                 column_count: latest.column_count(),
             });
         }
-        let mut compiled: Vec<_> = versions
-            .iter()
-            .map(|(id, layout)| (*id, Plan::new(layout, latest, fields)))
-            .collect();
+        let mut compiled = Vec::with_capacity(versions.len());
+        for (id, layout) in versions {
+            compiled.push((*id, Plan::new(layout, latest, fields)?));
+        }
         compiled.sort_by_key(|(id, _)| *id);
         let columns = || {
             fields
@@ -296,12 +296,19 @@ impl Projection {
 }
 
 impl Plan {
-    fn new(layout: &SchemaLayout, latest: &SchemaLayout, fields: &[i32]) -> Self {
+    fn new(layout: &SchemaLayout, latest: &SchemaLayout, fields: &[i32]) -> Result<Self> {
         let mut pieces = Vec::new();
         let mut missing = Vec::new();
         for field in fields {
             let position = *field as usize;
+            let wanted = &latest.columns()[position];
             match layout.columns().get(position) {
+                // Only columns are ever added (tables.md §2.3).
+                Some(column) if column.data_type.kind != wanted.data_type.kind => {
+                    return Err(FormatError::invalid(format!(
+                        "column {position} has another type in the latest schema"
+                    )));
+                }
                 Some(column) => match pieces.last_mut() {
                     Some(Piece::Stored { nodes, buffers }) if nodes.end == column.nodes.start => {
                         nodes.end = column.nodes.end;
@@ -312,8 +319,7 @@ impl Plan {
                         buffers: column.buffers.clone(),
                     }),
                 },
-                // Columns are only ever added at the end (tables.md §2.3), so
-                // those that are missing come last.
+                // They are added at the end, so those that are missing come last.
                 None => missing.push(position),
             }
         }
@@ -321,12 +327,12 @@ impl Plan {
         if !missing.is_empty() {
             pieces.push(Piece::Null(NullColumns::new(latest, &missing)));
         }
-        Self {
+        Ok(Self {
             whole,
             node_count: layout.nodes().len(),
             buffer_count: layout.buffer_count(),
             pieces,
-        }
+        })
     }
 }
 

@@ -12,6 +12,8 @@ use crate::value::has_variable_length;
 #[derive(Clone, Debug)]
 pub struct SchemaLayout {
     columns: Vec<ColumnLayout>,
+    /// Ids and positions of the columns, by id.
+    positions: Vec<(i32, usize)>,
     nodes: Vec<NodeLayout>,
     buffer_count: usize,
     variable_column_count: usize,
@@ -23,7 +25,6 @@ pub struct SchemaLayout {
 /// One top-level column.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnLayout {
-    pub(crate) id: i32,
     pub(crate) data_type: DataType,
     /// Its node and those of its children.
     pub(crate) nodes: Range<usize>,
@@ -81,6 +82,7 @@ impl SchemaLayout {
     pub fn new(schema: &Schema) -> Self {
         let mut layout = Self {
             columns: Vec::with_capacity(schema.columns.len()),
+            positions: Vec::with_capacity(schema.columns.len()),
             nodes: Vec::with_capacity(schema.columns.len()),
             buffer_count: 0,
             variable_column_count: 0,
@@ -90,11 +92,11 @@ impl SchemaLayout {
             let (first_node, first_buffer) = (layout.nodes.len(), layout.buffer_count);
             layout.push(&column.data_type, NodeLength::Records, true);
             layout.columns.push(ColumnLayout {
-                id: column.id,
                 data_type: column.data_type.clone(),
                 nodes: first_node..layout.nodes.len(),
                 buffers: first_buffer..layout.buffer_count,
             });
+            layout.positions.push((column.id, position));
             if !column.data_type.nullable {
                 layout.not_null_bits[position / 8] |= 1 << (position % 8);
             }
@@ -102,6 +104,7 @@ impl SchemaLayout {
                 layout.variable_column_count += 1;
             }
         }
+        layout.positions.sort_unstable();
         layout
     }
 
@@ -112,6 +115,14 @@ impl SchemaLayout {
 
     pub(crate) fn columns(&self) -> &[ColumnLayout] {
         &self.columns
+    }
+
+    /// Position of the column with an id.
+    pub(crate) fn position_of(&self, column_id: i32) -> Option<usize> {
+        let found = self
+            .positions
+            .binary_search_by_key(&column_id, |(id, _)| *id);
+        found.ok().map(|index| self.positions[index].1)
     }
 
     pub(crate) fn nodes(&self) -> &[NodeLayout] {

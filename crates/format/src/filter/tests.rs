@@ -3,8 +3,10 @@ use proptest::prelude::*;
 
 use super::LeafFunction::*;
 use super::*;
+use crate::arrow_testing::segments;
 use crate::header::Magic;
 use crate::log_batch_builder::BatchSpec;
+use crate::read_at::ReadWindow;
 use crate::statistics::{ColumnStatistics, encode_statistics};
 use crate::testing::{any_value, column, schema, schema_of};
 use crate::value::Timestamp;
@@ -288,7 +290,7 @@ fn every_type_with_statistics_compares() {
         let batch = OneColumn::new(kind.clone(), min.clone(), max.clone(), 1);
         for (literal, inside) in [(below, false), (min, true), (max, true), (above, false)] {
             assert_eq!(
-                batch.keeps(Equal, &[literal.clone()]),
+                batch.keeps(Equal, std::slice::from_ref(&literal)),
                 inside,
                 "{kind:?} {literal:?}"
             );
@@ -397,6 +399,47 @@ fn batches_without_usable_statistics_are_kept() {
     broken[0] = 9;
     assert!(filter.may_match(&header(2, 10), &broken));
     assert!(filter.may_match(&header(2, 10), &block(&[0, 1])[..20]));
+}
+
+#[test]
+fn batches_of_the_reference_are_filtered() {
+    let segments = segments();
+    let segment = segments
+        .iter()
+        .find(|segment| segment.name == "log_stats")
+        .unwrap();
+    let versions: Vec<_> = segment
+        .schemas
+        .iter()
+        .map(|(id, schema)| (*id, Arc::new(SchemaLayout::new(schema))))
+        .collect();
+    // Four batches of five rows: ids 0 to 4, 10 to 14, 20 to 24, 30 to 34, names
+    // n000 and so on, scores half of the id, days from 2024-01-01 on.
+    for (predicate, kept) in [
+        (leaf(Equal, 0, &[Value::Int(12)]), vec![5]),
+        (leaf(Equal, 0, &[Value::Int(15)]), vec![]),
+        (leaf(GreaterThan, 0, &[Value::Int(14)]), vec![10, 15]),
+        (leaf(StartsWith, 1, &["n02".into()]), vec![10]),
+        (leaf(LessThan, 2, &[Value::Double(5.0)]), vec![0]),
+        (
+            leaf(GreaterOrEqual, 3, &[Value::Date(19_723 + 34)]),
+            vec![15],
+        ),
+        (leaf(IsNull, 3, &[]), vec![]),
+        (leaf(IsNotNull, 3, &[]), vec![0, 5, 10, 15]),
+    ] {
+        let filter = Filter::new(&versions, 1, &predicate).unwrap();
+        let mut window = ReadWindow::new(&segment.bytes, segment.bytes.len() as u64);
+        let (mut position, mut found) = (0, Vec::new());
+        while let Some(header) = window.batch_header(position).unwrap() {
+            let statistics = window.statistics(position, &header).unwrap();
+            if filter.may_match(&header, statistics) {
+                found.push(header.base_offset);
+            }
+            position += header.total_len as u64;
+        }
+        assert_eq!(found, kept, "{predicate:?}");
+    }
 }
 
 #[test]

@@ -435,6 +435,16 @@ fn neighbouring_columns_are_one_range() {
 }
 
 #[test]
+fn schemas_that_disagree_about_a_column_are_refused() {
+    let (old, latest) = (
+        schema_of([TypeKind::Int]),
+        schema_of([TypeKind::String, TypeKind::Int]),
+    );
+    assert!(Projection::new(&versions([(1, &old), (2, &latest)]), &[0]).is_err());
+    assert!(Projection::new(&[], &[0]).is_err());
+}
+
+#[test]
 fn a_failed_read_is_an_error() {
     let batch = BatchSpec::default()
         .build(2, &[], &[], &hex(MESSAGE))
