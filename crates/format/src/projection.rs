@@ -304,7 +304,7 @@ impl Plan {
             let wanted = &latest.columns()[position];
             match layout.columns().get(position) {
                 // Only columns are ever added (tables.md §2.3).
-                Some(column) if column.data_type.kind != wanted.data_type.kind => {
+                Some(column) if !layout.is_alike(column, latest, wanted) => {
                     return Err(FormatError::invalid(format!(
                         "column {position} has another type in the latest schema"
                     )));

@@ -125,6 +125,22 @@ impl SchemaLayout {
         found.ok().map(|index| self.positions[index].1)
     }
 
+    /// Whether a column has the same nodes and buffers as one of another
+    /// version. Names and ids within its type do not matter.
+    pub(crate) fn is_alike(
+        &self,
+        column: &ColumnLayout,
+        other: &SchemaLayout,
+        other_column: &ColumnLayout,
+    ) -> bool {
+        let kinds = self.nodes[column.nodes.clone()]
+            .iter()
+            .map(|node| node.kind);
+        kinds.eq(other.nodes[other_column.nodes.clone()]
+            .iter()
+            .map(|node| node.kind))
+    }
+
     pub(crate) fn nodes(&self) -> &[NodeLayout] {
         &self.nodes
     }
