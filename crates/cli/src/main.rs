@@ -3,9 +3,11 @@
 //! Commands parse their options here and nowhere else read the command line;
 //! the work is done by the library crates.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod consume;
 mod produce;
+mod server;
 mod start;
 mod status;
 mod table;
@@ -42,6 +44,7 @@ enum Command {
     /// Show the health of a cluster and what is in it.
     Status(status::StatusArguments),
     /// Measure a server against the least that the machine must do.
+    #[cfg(feature = "bench")]
     #[command(subcommand)]
     Bench(bench::BenchCommand),
 }
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Start(arguments) => start::run(&arguments),
+        #[cfg(feature = "bench")]
         Command::Bench(command) => bench::run(command),
         Command::Produce(arguments) => client_runtime()?.block_on(produce::run(arguments)),
         Command::Consume(arguments) => client_runtime()?.block_on(consume::run(arguments)),

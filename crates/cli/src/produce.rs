@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mainstem_client::writer::{LogWriter, WriterOptions};
 use mainstem_client::{Client, ClientError, TableInfo};
-use mainstem_format::compression::Compression;
+use mainstem_format::Compression;
 use mainstem_types::{Schema, TableDescriptor, TablePath};
 
 pub use self::input::Format;

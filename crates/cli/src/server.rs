@@ -4,6 +4,7 @@ mod background;
 mod data_dir;
 mod router;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use mainstem_coordinator::{Coordinator, CoordinatorConfig, ServerNode};
 use mainstem_env::{Clock, RealFileSystem, SystemClock};
 use mainstem_log::{LogConfig, LogResources};
 use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
-use mainstem_net::{BoundServer, ServerOptions};
+use mainstem_net::{BoundServer, Credentials, ServerOptions};
 use mainstem_tablet::disk_guard::DiskGuard;
 use mainstem_tablet::metrics::TabletMetrics;
 use mainstem_tablet::registry::{Replicas, ReplicasConfig};
 use mainstem_tablet::service::TabletService;
 use mainstem_types::ServerId;
 use mainstem_types::config::{Durability, ServerConfig};
+use mainstem_types::jaas::Users;
 use mainstem_types::listeners::{Endpoint, HostPort, Protocol};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -177,24 +179,15 @@ fn bind(config: &ServerConfig) -> Result<BoundServer> {
     let bound = BoundServer::bind(listeners, options)
         .context("another program may hold the port; choose another with -D bind.listeners=…")?;
     let users = config.users.clone();
-    Ok(bound.with_credentials(Arc::new(users::ListenerUsers(users))))
+    Ok(bound.with_credentials(Arc::new(ListenerUsers(users))))
 }
 
-mod users {
-    //! The configured users, by listener.
+/// The configured users, by listener.
+struct ListenerUsers(BTreeMap<String, Users>);
 
-    use std::collections::BTreeMap;
-
-    use mainstem_net::Credentials;
-    use mainstem_types::jaas::Users;
-
-    /// Users of each listener.
-    pub struct ListenerUsers(pub BTreeMap<String, Users>);
-
-    impl Credentials for ListenerUsers {
-        fn verify(&self, listener: &str, user: &str, password: &[u8]) -> bool {
-            self.0.get(listener).is_some_and(|users| users.verify(user, password))
-        }
+impl Credentials for ListenerUsers {
+    fn verify(&self, listener: &str, user: &str, password: &[u8]) -> bool {
+        self.0.get(listener).is_some_and(|users| users.verify(user, password))
     }
 }
 
@@ -216,7 +209,7 @@ fn open(
     let path = data_dir.metadata();
     let store = EmbeddedStore::open(
         &path,
-        if durable { mainstem_meta::Durability::Sync } else { mainstem_meta::Durability::Os },
+        if durable { mainstem_meta::Durability::Fsync } else { mainstem_meta::Durability::Os },
     )
     .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
     let store: Arc<dyn MetaStore> = Arc::new(store);
@@ -256,7 +249,8 @@ fn open(
     };
     let replicas = Replicas::new(ReplicasConfig {
         server_id: SERVER_ID,
-        resources: LogResources::new(files, data_dir.path().join("log"), 4_096),
+        resources: LogResources::new(files, data_dir.log(), 4_096),
+        log_dir: data_dir.log(),
         log,
         catalog: catalog.clone(),
         clock: clock.clone(),

@@ -101,7 +101,7 @@ fn print(server: &str, health: &Health, tables: &[TableStatus]) {
         return;
     }
     let mut out = Table::new();
-    out.load_preset(presets::UTF8_BORDERS_ONLY);
+    out.load_style(presets::UTF8_BORDERS_ONLY);
     out.set_header(["table", "kind", "partitions", "buckets", "rows"]);
     for table in tables {
         out.add_row([

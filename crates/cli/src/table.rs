@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use comfy_table::{Table, presets};
 use mainstem_client::Client;
 use mainstem_client::admin::OptionChange;
-use mainstem_format::compression::Compression;
+use mainstem_format::Compression;
 use mainstem_types::data_type::DataType;
 use mainstem_types::{ArrowCompression, Schema, TableDescriptor, TablePath};
 
@@ -191,7 +191,7 @@ async fn describe(client: &Client, path: &TablePath, json: bool) -> Result<()> {
         println!("{comment}");
     }
     let mut columns = Table::new();
-    columns.load_preset(presets::UTF8_BORDERS_ONLY).set_header(["column", "type", "comment"]);
+    columns.load_style(presets::UTF8_BORDERS_ONLY).set_header(["column", "type", "comment"]);
     for column in &descriptor.schema.columns {
         let comment = column.comment.clone().unwrap_or_default();
         columns.add_row([column.name.clone(), column.data_type.to_string(), comment]);
@@ -259,7 +259,9 @@ fn parse_column(text: &str) -> Result<(String, DataType)> {
         None => text.split_once(char::is_whitespace),
     }
     .with_context(|| format!("'{text}' is not a column: give a name and a type"))?;
-    let data_type = DataType::parse(kind.trim())
+    let data_type = kind
+        .trim()
+        .parse::<DataType>()
         .map_err(|error| anyhow::anyhow!("type of column '{name}': {error}"))?;
     Ok((name.to_owned(), data_type))
 }

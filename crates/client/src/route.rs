@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use arrow_array::{Array, RecordBatch, UInt32Array};
-use mainstem_format::bucketing::BucketAssigner;
-use mainstem_format::value_from_arrow;
-use mainstem_types::TableDescriptor;
-use mainstem_types::partition;
+use mainstem_format::value_reader::ColumnReader;
+use mainstem_format::{BucketAssigner, FormatError, Value};
+use mainstem_types::partition::PartitionValue;
+use mainstem_types::{DataType, TableDescriptor};
 
 use crate::error::{ClientError, Result};
 
@@ -15,9 +15,8 @@ use crate::error::{ClientError, Result};
 pub struct Router {
     partition_columns: Vec<usize>,
     partition_keys: Vec<String>,
-    bucket_columns: Vec<usize>,
     assigner: Option<BucketAssigner>,
-    kinds: Vec<mainstem_types::DataType>,
+    types: Vec<DataType>,
     /// Next bucket of tables without bucket key.
     next: u32,
 }
@@ -39,27 +38,15 @@ impl Router {
     /// # Errors
     /// A bucket key whose type cannot be encoded.
     pub fn new(descriptor: &TableDescriptor) -> Result<Self> {
-        let position = |name: &String| {
-            let found = descriptor.schema.column(name).map(|(position, _)| position);
-            found.ok_or_else(|| ClientError::Malformed(format!("no column '{name}'")))
-        };
-        let partition_columns: Result<Vec<usize>> =
-            descriptor.partition_keys.iter().map(position).collect();
-        let bucket_columns: Result<Vec<usize>> =
-            descriptor.bucket_keys.iter().map(position).collect();
-        let bucket_columns = bucket_columns?;
-        let assigner = if bucket_columns.is_empty() {
-            None
-        } else {
-            let assigner = BucketAssigner::for_table(descriptor);
-            Some(assigner.map_err(|error| ClientError::Usage(error.to_string()))?)
-        };
+        let schema = &descriptor.schema;
+        let partition_columns = schema
+            .positions(&descriptor.partition_keys)
+            .ok_or_else(|| ClientError::Malformed("a partition key is no column".to_owned()))?;
         Ok(Self {
-            partition_columns: partition_columns?,
+            partition_columns,
             partition_keys: descriptor.partition_keys.clone(),
-            bucket_columns,
-            assigner,
-            kinds: descriptor.schema.columns.iter().map(|c| c.data_type.clone()).collect(),
+            assigner: BucketAssigner::new(descriptor).map_err(usage)?,
+            types: schema.columns.iter().map(|column| column.data_type.clone()).collect(),
             next: 0,
         })
     }
@@ -76,22 +63,24 @@ impl Router {
     /// # Errors
     /// Null in a partition or bucket key; a value that cannot name a partition.
     pub fn split(
-        &self,
+        &mut self,
         batch: &RecordBatch,
         bucket_count: impl Fn(Option<&str>) -> i32,
     ) -> Result<Vec<Routed>> {
         if self.partition_columns.is_empty() && self.assigner.is_none() {
             return Ok(vec![Routed { partition: None, batch: batch.clone(), bucket: None }]);
         }
+        let partition_readers = self.readers(batch, &self.partition_columns)?;
+        let key_columns = self.assigner.as_ref().map(|a| a.columns().to_vec()).unwrap_or_default();
+        let key_readers = self.readers(batch, &key_columns)?;
         let mut groups: BTreeMap<(Option<String>, Option<i32>), Vec<u32>> = BTreeMap::new();
         for row in 0..batch.num_rows() {
-            let partition = self.partition_of(batch, row)?;
-            let bucket = match &self.assigner {
+            let partition = partition_name(&partition_readers, row)?;
+            let bucket = match &mut self.assigner {
                 Some(assigner) => {
-                    let key = self.values(batch, &self.bucket_columns, row, "bucket key")?;
+                    let key = values(&key_readers, row, "bucket key")?;
                     let count = bucket_count(partition.as_deref());
-                    let bucket = assigner.bucket(&key, count);
-                    Some(bucket.map_err(|error| ClientError::Usage(error.to_string()))?)
+                    Some(assigner.assign(&key, count).map_err(usage)?.0)
                 }
                 None => None,
             };
@@ -110,42 +99,76 @@ impl Router {
             .collect()
     }
 
+    fn readers<'a>(
+        &self,
+        batch: &'a RecordBatch,
+        columns: &[usize],
+    ) -> Result<Vec<(String, ColumnReader<'a>)>> {
+        columns
+            .iter()
+            .map(|column| {
+                let array: &dyn Array = batch.column(*column);
+                let reader = ColumnReader::new(array, &self.types[*column]).map_err(usage)?;
+                Ok((batch.schema().field(*column).name().clone(), reader))
+            })
+            .collect()
+    }
+
     /// Pairs of key and value that name a partition.
     pub fn partition_spec(&self, name: &str) -> Vec<(String, String)> {
         self.partition_keys.iter().cloned().zip(name.split('$').map(str::to_owned)).collect()
     }
+}
 
-    fn partition_of(&self, batch: &RecordBatch, row: usize) -> Result<Option<String>> {
-        if self.partition_columns.is_empty() {
-            return Ok(None);
-        }
-        let values = self.values(batch, &self.partition_columns, row, "partition key")?;
-        let mut names = Vec::with_capacity(values.len());
-        for (value, column) in values.iter().zip(&self.partition_columns) {
-            let text = partition::value_text(value, &self.kinds[*column].kind);
-            names.push(text.map_err(|error| ClientError::Usage(error.to_string()))?);
-        }
-        Ok(Some(names.join("$")))
-    }
+fn values<'a>(
+    readers: &[(String, ColumnReader<'a>)],
+    row: usize,
+    what: &str,
+) -> Result<Vec<Value<'a>>> {
+    readers
+        .iter()
+        .map(|(name, reader)| match reader.value(row).map_err(usage)? {
+            Value::Null => {
+                Err(ClientError::Usage(format!("{what} '{name}' is null in row {row}")))
+            }
+            value => Ok(value),
+        })
+        .collect()
+}
 
-    fn values(
-        &self,
-        batch: &RecordBatch,
-        columns: &[usize],
-        row: usize,
-        what: &str,
-    ) -> Result<Vec<mainstem_format::Value>> {
-        columns
-            .iter()
-            .map(|column| {
-                let array = batch.column(*column);
-                if array.is_null(row) {
-                    let name = batch.schema().field(*column).name().clone();
-                    return Err(ClientError::Usage(format!("{what} '{name}' is null in row {row}")));
-                }
-                value_from_arrow(array, row, &self.kinds[*column])
-                    .map_err(|error| ClientError::Usage(error.to_string()))
-            })
-            .collect()
+fn partition_name(readers: &[(String, ColumnReader<'_>)], row: usize) -> Result<Option<String>> {
+    if readers.is_empty() {
+        return Ok(None);
     }
+    let values = values(readers, row, "partition key")?;
+    let texts: Result<Vec<String>> =
+        values.into_iter().map(|value| Ok(partition_value(value)?.to_string())).collect();
+    Ok(Some(texts?.join("$")))
+}
+
+fn partition_value(value: Value<'_>) -> Result<PartitionValue> {
+    Ok(match value {
+        Value::Boolean(value) => PartitionValue::Bool(value),
+        Value::TinyInt(value) => PartitionValue::Integer(value.into()),
+        Value::SmallInt(value) => PartitionValue::Integer(value.into()),
+        Value::Int(value) => PartitionValue::Integer(value.into()),
+        Value::BigInt(value) => PartitionValue::Integer(value),
+        Value::Float(value) => PartitionValue::Float(value),
+        Value::Double(value) => PartitionValue::Double(value),
+        Value::String(text) => PartitionValue::Text(text.into_owned()),
+        Value::Bytes(bytes) => PartitionValue::Bytes(bytes.into_owned()),
+        Value::Date(days) => PartitionValue::Date(days),
+        Value::Time(millis) => PartitionValue::Time(millis),
+        Value::Timestamp(timestamp) => PartitionValue::Timestamp {
+            millis: timestamp.millis,
+            nanos_of_milli: u32::try_from(timestamp.nanos_of_milli).unwrap_or(0),
+        },
+        Value::Null | Value::Decimal(_) | Value::Array(_) | Value::Map(_) | Value::Row(_) => {
+            return Err(ClientError::Usage("the type of a partition key names nothing".to_owned()));
+        }
+    })
+}
+
+fn usage(error: FormatError) -> ClientError {
+    ClientError::Usage(error.to_string())
 }

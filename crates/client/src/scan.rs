@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use mainstem_format::arrow_batch::{cast_to_schema, decode};
-use mainstem_format::log_batch::Batches;
+use bytes::Bytes;
+use mainstem_format::arrow_batch::decode;
+use mainstem_format::{Batches, FormatError, LogBatch, RowFormat, cast_to_schema};
+use mainstem_format::row_batch::decode_rows;
 use mainstem_protocol::{ApiKey, messages as pb};
 use mainstem_types::{LogFormat, PartitionId, Schema, ServerId, TableBucket};
 
@@ -327,8 +329,8 @@ impl LogScan {
         }
         let records = entry.records.unwrap_or_default();
         for item in Batches::new(&records) {
-            let bytes = item.map_err(|error| ClientError::Malformed(error.to_string()))?;
-            self.accept_batch(index, &bytes).await?;
+            let batch = item.map_err(malformed)?;
+            self.accept_batch(index, &batch).await?;
         }
         if let Some(filtered_end) = entry.filtered_end_offset {
             let position = &mut self.positions[index];
@@ -337,10 +339,8 @@ impl LogScan {
         Ok(())
     }
 
-    async fn accept_batch(&mut self, index: usize, bytes: &bytes::Bytes) -> Result<()> {
-        let malformed = |error: mainstem_format::FormatError| ClientError::Malformed(error.to_string());
-        let header = mainstem_format::log_batch::BatchHeader::parse(bytes)
-            .map_err(|error| ClientError::Malformed(error.to_string()))?;
+    async fn accept_batch(&mut self, index: usize, stored: &LogBatch) -> Result<()> {
+        let (header, bytes) = (*stored.header(), stored.bytes());
         let arrow = self.log_format == LogFormat::Arrow;
         let pushed = self.read.as_deref().filter(|_| arrow);
         let current = self.schemas[&self.table.schema_id].clone();
@@ -352,7 +352,7 @@ impl LogScan {
             Some(decode(bytes, &current, Some(fields)).map_err(malformed)?.batch)
         } else {
             let written = self.schema(header.schema_id.into()).await?;
-            let decoded = decode(bytes, &written, None).map_err(malformed)?.batch;
+            let decoded = self.decode_whole(bytes, &written)?;
             let whole = cast_to_schema(&decoded, &current).map_err(malformed)?;
             Some(match &self.read {
                 Some(fields) => whole.project(fields).map_err(usage)?,
@@ -388,6 +388,15 @@ impl LogScan {
             });
         }
         Ok(())
+    }
+
+    /// Decodes a batch that holds all columns of the schema it was written with.
+    fn decode_whole(&self, stored: &Bytes, written: &Schema) -> Result<RecordBatch> {
+        let decoded = match RowFormat::of_log(self.log_format) {
+            None => decode(stored, written, None),
+            Some(format) => decode_rows(stored, format, written),
+        };
+        Ok(decoded.map_err(malformed)?.batch)
     }
 
     async fn schema(&mut self, schema_id: i32) -> Result<Arc<Schema>> {
@@ -428,6 +437,10 @@ fn plan_columns(schema: &Schema, options: &ScanOptions) -> Result<Plan> {
         .filter_map(|column| read.iter().position(|travelling| travelling == column))
         .collect();
     Ok((Some(read), Some(output)))
+}
+
+fn malformed(error: FormatError) -> ClientError {
+    ClientError::Malformed(error.to_string())
 }
 
 fn usage(error: arrow_schema::ArrowError) -> ClientError {

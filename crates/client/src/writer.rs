@@ -16,9 +16,9 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
-use mainstem_format::arrow_batch::{EncodeOptions, encode_append};
-use mainstem_format::compression::Compression;
-use mainstem_format::row_batch;
+use mainstem_format::arrow_batch::encode_append;
+use mainstem_format::row_batch::encode_rows;
+use mainstem_format::{Compression, EncodeOptions, RowFormat};
 use mainstem_protocol::records::produce_log_request;
 use mainstem_protocol::{ApiKey, decode, messages as pb};
 use mainstem_types::{BucketId, LogFormat, PartitionId, ServerId, TableBucket};
@@ -254,13 +254,9 @@ impl LogWriter {
             batch_sequence,
             statistics_columns: statistics.as_deref(),
         };
-        let format = log_format(&self.table)?;
-        let encoded = match format {
-            LogFormat::Arrow => encode_append(batch, &options, &descriptor.schema),
-            LogFormat::Compacted => {
-                row_batch::encode_compacted(batch, &options, &descriptor.schema)
-            }
-            LogFormat::Indexed => row_batch::encode_indexed(batch, &options, &descriptor.schema),
+        let encoded = match RowFormat::of_log(log_format(&self.table)?) {
+            None => encode_append(batch, options, &descriptor.schema),
+            Some(format) => encode_rows(batch, format, None, options, &descriptor.schema),
         };
         encoded.map_err(|error| ClientError::Usage(error.to_string()))
     }

@@ -179,6 +179,7 @@ impl Connection {
     fn new(stream: TcpStream, origin: Origin, shared: Arc<Shared>) -> Self {
         let handshake = Handshake::new(
             Arc::clone(&shared.apis),
+            &origin.listener,
             origin.protocol,
             Arc::clone(&shared.credentials),
         );

@@ -115,6 +115,7 @@ pub(crate) enum Decision {
 /// Where a connection stands. A pure state machine.
 pub(crate) struct Handshake {
     apis: Arc<ApiTable>,
+    listener: String,
     protocol: SecurityProtocol,
     credentials: Arc<dyn Credentials>,
     authenticated: bool,
@@ -124,11 +125,13 @@ pub(crate) struct Handshake {
 impl Handshake {
     pub(crate) fn new(
         apis: Arc<ApiTable>,
+        listener: &str,
         protocol: SecurityProtocol,
         credentials: Arc<dyn Credentials>,
     ) -> Self {
         let authenticated = protocol == SecurityProtocol::Plaintext;
         Handshake {
+            listener: listener.to_owned(),
             apis,
             protocol,
             credentials,
@@ -189,7 +192,7 @@ impl Handshake {
         }
         let token = request.token.unwrap_or_default();
         if let Some((user, password)) = parse_plain(&token)
-            && self.credentials.verify(user, password)
+            && self.credentials.verify(&self.listener, user, password)
         {
             self.authenticated = true;
             return Decision::Authenticated(user.to_owned());

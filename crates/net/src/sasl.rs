@@ -10,9 +10,9 @@ pub const PLAIN: &str = "PLAIN";
 
 /// Knows users and their passwords.
 pub trait Credentials: Send + Sync + 'static {
-    /// Whether the password is that of the user. Takes the same time for every
+    /// Whether the password is that of the user of a listener. Takes the same time for every
     /// wrong password of a length, and for users that do not exist.
-    fn verify(&self, user: &str, password: &[u8]) -> bool;
+    fn verify(&self, listener: &str, user: &str, password: &[u8]) -> bool;
 }
 
 /// Users with passwords in memory; can be replaced at run time
@@ -48,7 +48,7 @@ impl fmt::Debug for PasswordMap {
 }
 
 impl Credentials for PasswordMap {
-    fn verify(&self, user: &str, password: &[u8]) -> bool {
+    fn verify(&self, _listener: &str, user: &str, password: &[u8]) -> bool {
         let passwords = self.passwords.read();
         match passwords.get(user) {
             Some(expected) => equal_in_constant_time(expected.as_bytes(), password),
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn only_the_whole_password_is_right() {
         let map = PasswordMap::new(HashMap::from([("admin".into(), "secret".into())]));
-        assert!(map.verify("admin", b"secret"));
+        assert!(map.verify("CLIENT", "admin", b"secret"));
         for wrong in [
             &b"secre"[..],
             b"secrets",
@@ -136,18 +136,18 @@ mod tests {
             b"",
             b"no such user",
         ] {
-            assert!(!map.verify("admin", wrong), "{wrong:?}");
+            assert!(!map.verify("CLIENT", "admin", wrong), "{wrong:?}");
         }
-        assert!(!map.verify("nobody", b"secret"));
-        assert!(!map.verify("nobody", b"no such user"));
+        assert!(!map.verify("CLIENT", "nobody", b"secret"));
+        assert!(!map.verify("CLIENT", "nobody", b"no such user"));
         map.replace(HashMap::new());
-        assert!(!map.verify("admin", b"secret"));
+        assert!(!map.verify("CLIENT", "admin", b"secret"));
     }
 
     #[test]
     fn an_empty_password_matches_nothing() {
         let map = PasswordMap::new(HashMap::from([("admin".into(), String::new())]));
-        assert!(!map.verify("admin", b"x"));
+        assert!(!map.verify("CLIENT", "admin", b"x"));
         assert!(parse_plain(b"\0admin\0").is_none());
     }
 

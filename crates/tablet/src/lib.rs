@@ -17,6 +17,7 @@
 
 pub mod disk_guard;
 pub mod fetch_wait;
+mod log_dirs;
 pub mod metrics;
 mod predicate;
 pub mod produce_wait;

@@ -22,7 +22,6 @@ pub struct TableMetrics {
 }
 
 /// Counters of the server.
-#[derive(Debug)]
 pub struct TabletMetrics {
     replicas: Arc<Replicas>,
     tables: Mutex<HashMap<TableId, (TablePath, Arc<TableMetrics>)>>,

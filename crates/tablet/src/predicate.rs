@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use mainstem_format::predicate::decimal_literal;
 use mainstem_format::{LeafFunction, Predicate, Timestamp, Value};
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::messages as pb;
 
 /// Nesting that is looked at; deeper ones are not filtered.
 const MAX_DEPTH: usize = 64;

@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use mainstem_env::Clock;
 use mainstem_log::{LogConfig, LogError, LogResources, LogTablet, Syncer};
 use mainstem_meta::{BucketState, Catalog, CatalogChange, CatalogListener, TableEntry};
-use mainstem_types::{BucketId, PartitionId, ServerId, TableBucket, TableId};
+use mainstem_types::{ServerId, TableBucket, TableId};
 use parking_lot::RwLock;
 use tracing::{error, info, warn};
 
 use crate::disk_guard::DiskGuard;
+use crate::log_dirs;
 use crate::metrics::TabletMetrics;
 use crate::replica::core::Leadership;
 use crate::replica::{Replica, ReplicaContext};
@@ -26,8 +27,10 @@ const MAX_LAG_MS: i64 = 30_000;
 pub struct ReplicasConfig {
     /// This server.
     pub server_id: ServerId,
-    /// Directory and files of the logs.
+    /// Files of the logs.
     pub resources: Arc<LogResources>,
+    /// Directory of the logs; exists and is durable.
+    pub log_dir: PathBuf,
     /// Settings of the logs.
     pub log: LogConfig,
     /// What exists.
@@ -61,7 +64,8 @@ pub struct Summary {
 pub struct Replicas {
     context: Arc<ReplicaContext>,
     resources: Arc<LogResources>,
-    log_config: LogConfig,
+    log_dir: PathBuf,
+    log_config: Arc<LogConfig>,
     catalog: Arc<Catalog>,
     metrics: OnceLock<Arc<TabletMetrics>>,
     replicas: RwLock<HashMap<TableBucket, Arc<Replica>>>,
@@ -73,7 +77,7 @@ impl Replicas {
     pub fn new(config: ReplicasConfig) -> Arc<Self> {
         let context = ReplicaContext {
             server_id: config.server_id,
-            syncer: Arc::new(Syncer::new(SYNC_THREADS)),
+            syncer: Arc::new(Syncer::new(SYNC_THREADS, config.clock.clone())),
             clock: config.clock,
             disk: config.disk,
             min_in_sync_replicas: config.min_in_sync_replicas,
@@ -82,7 +86,8 @@ impl Replicas {
         Arc::new(Self {
             context: Arc::new(context),
             resources: config.resources,
-            log_config: config.log,
+            log_dir: config.log_dir,
+            log_config: Arc::new(config.log),
             catalog: config.catalog,
             metrics: OnceLock::new(),
             replicas: RwLock::default(),
@@ -136,11 +141,11 @@ impl Replicas {
             }
         }
         let wanted: HashSet<PathBuf> =
-            jobs.iter().map(|(_, bucket, ..)| directory(bucket)).collect();
-        let present = self.resources.tablet_dirs()?;
-        for leftover in present.iter().filter(|dir| !wanted.contains(*dir)) {
-            warn!(dir = %leftover.display(), "removing the log of a dropped table or partition");
-            if let Err(error) = self.resources.remove_tablet(leftover) {
+            jobs.iter().map(|(_, bucket, ..)| self.directory(bucket)).collect();
+        let files = self.resources.file_system().as_ref();
+        for leftover in log_dirs::leftovers(files, &self.log_dir, &wanted)? {
+            warn!(dir = %leftover.display(), "removing what a dropped table or partition left");
+            if let Err(error) = log_dirs::remove(files, &leftover) {
                 error!(dir = %leftover.display(), %error, "cannot remove it now");
             }
         }
@@ -170,11 +175,10 @@ impl Replicas {
         let now_ms = self.context.clock.now_ms();
         for replica in self.all() {
             let log = replica.log();
-            if let Err(error) = log.checkpoint_if_due(now_ms) {
-                warn!(bucket = %replica.bucket(), %error, "no checkpoint; it is tried again");
-            }
-            if log.failure().is_some() {
-                self.reopen(&replica);
+            match log.check_writable() {
+                Ok(()) if log.needs_sync(now_ms) => self.context.syncer.request(&log),
+                Err(LogError::Failed(_)) => self.reopen(&replica),
+                _ => {}
             }
         }
     }
@@ -182,7 +186,6 @@ impl Replicas {
     /// Closes all logs so that the next start reads nothing again.
     pub fn close_all(&self) {
         let now_ms = self.context.clock.now_ms();
-        self.context.syncer.stop();
         for replica in self.all() {
             if let Err(error) = replica.log().close(now_ms) {
                 warn!(bucket = %replica.bucket(), %error, "not closed; the next start recovers it");
@@ -204,6 +207,10 @@ impl Replicas {
             summary.log_bytes += log.size_bytes();
         }
         summary
+    }
+
+    fn directory(&self, bucket: &TableBucket) -> PathBuf {
+        log_dirs::directory(&self.log_dir, bucket)
     }
 
     fn all(&self) -> Vec<Arc<Replica>> {
@@ -250,17 +257,31 @@ impl Replicas {
         let now_ms = self.context.clock.now_ms();
         let (log, report) = LogTablet::open(
             self.resources.clone(),
-            directory(bucket),
+            self.directory(bucket),
             self.log_config.clone(),
             now_ms,
         )?;
-        if report.is_noteworthy() {
-            info!(%bucket, %report, "recovered the log");
+        if let Some(quarantine) = &report.quarantine {
+            error!(
+                %bucket,
+                readable_end = quarantine.readable_end,
+                promised_end = quarantine.promised_end,
+                reason = quarantine.reason,
+                "acknowledged records are damaged: the bucket is read-only; restore its files"
+            );
+        } else if !report.is_clean() {
+            info!(
+                %bucket,
+                end = report.log_end_offset,
+                cut_bytes = report.cut_bytes,
+                set_aside = report.set_aside.len(),
+                "repaired what a crash left"
+            );
         }
         Ok(Arc::new(log))
     }
 
-    fn reopen(&self, replica: &Replica) {
+    fn reopen(&self, replica: &Arc<Replica>) {
         let bucket = replica.bucket();
         match self.open_log(&bucket) {
             Ok(log) => {
@@ -304,15 +325,12 @@ impl Replicas {
         for replica in &stopped {
             replica.stop();
         }
-        let resources = self.resources.clone();
         let delete = move || {
             for replica in stopped {
-                // Waits for a running sync of the log, then forbids further ones.
-                replica.log().mark_removed();
-                let dir = directory(&replica.bucket());
-                if let Err(error) = resources.remove_tablet(&dir) {
+                if let Err(error) = replica.log().remove() {
                     // The next start finds and removes it.
-                    warn!(dir = %dir.display(), %error, "cannot remove a dropped log now");
+                    let bucket = replica.bucket();
+                    warn!(%bucket, %error, "cannot remove a dropped log now");
                 }
             }
         };
@@ -361,16 +379,4 @@ fn leadership(state: &BucketState) -> Leadership {
         replicas: state.replicas.clone(),
         isr: state.isr.clone(),
     }
-}
-
-/// Where the log of a bucket lies below the log directory. Only numbers: names of
-/// partitions may be longer than a file name can be (known failure R08).
-fn directory(bucket: &TableBucket) -> PathBuf {
-    let TableBucket { table_id, partition_id, bucket_id: BucketId(bucket) } = bucket;
-    let mut path = PathBuf::from(format!("t{table_id}"));
-    if let Some(PartitionId(partition)) = partition_id {
-        path.push(format!("p{partition}"));
-    }
-    path.push(format!("b{bucket}"));
-    path
 }

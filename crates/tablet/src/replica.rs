@@ -4,13 +4,16 @@ pub mod core;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use mainstem_env::{Clock, StorageFile};
-use mainstem_format::{FormatError, LogBatch, check_append};
-use mainstem_log::{LogError, LogSlice, LogTablet, Syncer};
+use mainstem_format::{FormatError, check_append};
+use mainstem_log::{
+    CheckedBatches, DurabilityListener, LogError, LogPart, LogSlice, LogTablet, ReadRequest,
+    RetentionRule, Syncer,
+};
 use mainstem_net::Segment;
 use mainstem_types::{LeaderEpoch, ServerId, TableBucket};
 use parking_lot::{Mutex, RwLock};
@@ -94,10 +97,14 @@ impl Replica {
         table: Arc<TableView>,
         log: Arc<LogTablet>,
     ) -> Arc<Self> {
-        let end = log.end_offset();
-        let core = ReplicaCore::new(context.server_id, context.max_lag_ms, end, 0);
+        let core = ReplicaCore::new(
+            context.server_id,
+            context.max_lag_ms,
+            log.end_offset(),
+            log.durable_end_offset(),
+        );
         let state = State { core, writers: VecDeque::new(), readers: FetchWaiters::default() };
-        Arc::new(Self {
+        let replica = Arc::new(Self {
             bucket,
             bucket_count,
             context,
@@ -106,7 +113,20 @@ impl Replica {
             log: RwLock::new(log),
             state: Mutex::new(state),
             high_watermark: AtomicI64::new(0),
-        })
+        });
+        replica.adopt(&replica.log());
+        replica
+    }
+
+    /// Listens to a log, and has the tail that a crash left made durable.
+    fn adopt(self: &Arc<Self>, log: &Arc<LogTablet>) {
+        let listener = DurabilityOf { replica: Arc::downgrade(self) };
+        if log.set_listener(Arc::new(listener)).is_err() {
+            error!(bucket = %self.bucket, "the log has a listener already");
+        }
+        if log.needs_sync(self.context.clock.now_ms()) {
+            self.context.syncer.request(log);
+        }
     }
 
     /// The bucket.
@@ -141,7 +161,7 @@ impl Replica {
 
     /// First offset kept.
     pub fn log_start_offset(&self) -> i64 {
-        self.log().start_offset()
+        self.log().log_start_offset()
     }
 
     /// Offset of the next record.
@@ -230,25 +250,19 @@ impl Replica {
         if self.context.disk.is_locked() {
             return Err(Refusal::new(10, "the disk is nearly full: writes wait for space"));
         }
-        let batches = self.check(&table, &records)?;
-        let outcome = self.append_checked(&batches, acks)?;
-        if !outcome.duplicate {
-            self.context.syncer.request(self);
+        let batches = check(&table, &records)?;
+        let (outcome, sync_wanted) = self.append_checked(&batches, acks)?;
+        if sync_wanted {
+            self.context.syncer.request(&self.log());
         }
         Ok(outcome)
     }
 
-    /// Outside the lock: the checksum is the most expensive part of an append.
-    fn check(&self, table: &TableView, records: &Bytes) -> Result<Vec<LogBatch>, Refusal> {
-        let checked =
-            check_append(records, table.log_format, &|id| table.layout(id).cloned());
-        checked.map_err(|error| {
-            let code = if matches!(error, FormatError::Corrupt { .. }) { 14 } else { 15 };
-            Refusal::new(code, error.to_string())
-        })
-    }
-
-    fn append_checked(&self, batches: &[LogBatch], acks: i32) -> Result<AppendOutcome, Refusal> {
+    fn append_checked(
+        &self,
+        batches: &CheckedBatches,
+        acks: i32,
+    ) -> Result<(AppendOutcome, bool), Refusal> {
         let mut state = self.state.lock();
         if !state.core.is_leader() {
             return Err(self.not_leader());
@@ -263,27 +277,25 @@ impl Replica {
             return Err(Refusal::new(29, message));
         }
         let epoch = state.core.leader_epoch().unwrap_or(LeaderEpoch(0));
-        let appended = self
-            .log()
+        let log = self.log();
+        let appended = log
             .append_as_leader(batches, self.context.clock.now_ms(), epoch)
             .map_err(|error| self.refusal(&error))?;
-        if appended.duplicate {
-            return Ok(AppendOutcome {
-                base_offset: appended.base_offset,
-                end_offset: appended.end_offset,
-                records: 0,
-                duplicate: true,
-            });
-        }
-        self.apply(&mut state, Event::Appended { log_end_offset: appended.end_offset });
-        let records =
-            batches.iter().map(|batch| u64::try_from(batch.header().record_count).unwrap_or(0));
-        Ok(AppendOutcome {
+        let mut outcome = AppendOutcome {
             base_offset: appended.base_offset,
             end_offset: appended.end_offset,
-            records: records.sum(),
-            duplicate: false,
-        })
+            records: 0,
+            duplicate: appended.duplicate,
+        };
+        if !appended.duplicate {
+            let counts = batches.headers().iter().map(|header| header.record_count);
+            outcome.records = counts.map(|count| u64::try_from(count).unwrap_or(0)).sum();
+            self.apply(&mut state, Event::Appended { log_end_offset: appended.end_offset });
+            // In mode `os` that is the end; else it moves with the sync.
+            let durable_end_offset = log.durable_end_offset();
+            self.apply(&mut state, Event::Durable { durable_end_offset });
+        }
+        Ok((outcome, appended.sync_wanted))
     }
 
     /// The log is durable up to here.
@@ -308,7 +320,7 @@ impl Replica {
             wait.settle(entry, Committed::Yes);
         } else if !state.core.is_leader() {
             wait.settle(entry, Committed::LostLeadership);
-        } else if self.log().failure().is_some() {
+        } else if self.log().check_writable().is_err() {
             wait.settle(entry, Committed::StorageFailed);
         } else {
             state.writers.push_back(WaitingWriter { end_offset, wait: wait.clone(), entry });
@@ -331,7 +343,7 @@ impl Replica {
     /// 19 outside of the log.
     pub fn resolve_fetch_offset(&self, asked: i64, earliest: i64) -> Result<i64, Refusal> {
         let log = self.log();
-        let (start, end) = (log.start_offset(), log.end_offset());
+        let (start, end) = (log.log_start_offset(), log.end_offset());
         if asked == earliest {
             return Ok(start);
         }
@@ -355,7 +367,13 @@ impl Replica {
         end: i64,
         first_free: bool,
     ) -> Result<LogSlice, Refusal> {
-        self.log().read(start, max_bytes, end, first_free).map_err(|error| self.refusal(&error))
+        let request = ReadRequest {
+            start_offset: start,
+            end_offset_limit: end,
+            max_bytes,
+            min_one_batch: first_free,
+        };
+        self.log().read(&request).map_err(|error| self.refusal(&error))
     }
 
     /// First committed offset with this timestamp or a later one; the high
@@ -370,12 +388,20 @@ impl Replica {
         Ok(found.unwrap_or(end).min(end))
     }
 
-    /// Drops segments that have expired.
+    /// Drops segments whose records are older than the table keeps them, and
+    /// writers that have long been silent.
     pub fn expire(&self, now_ms: i64) {
-        let ttl = self.table().log_ttl_ms;
-        match self.log().retention(now_ms, ttl, self.high_watermark()) {
-            Ok(0) => {}
-            Ok(segments) => info!(bucket = %self.bucket, segments, "deleted expired segments"),
+        let log = self.log();
+        log.remove_expired_writers(now_ms);
+        let rule = RetentionRule { ttl_ms: self.table().log_ttl_ms, ..RetentionRule::default() };
+        let deleted = log
+            .deletable_before(&rule, self.high_watermark(), now_ms)
+            .and_then(|offset| log.delete_segments_before(offset, now_ms));
+        match deleted {
+            Ok(deleted) if deleted.segments > 0 => {
+                info!(bucket = %self.bucket, ?deleted, "deleted expired segments");
+            }
+            Ok(_) => {}
             Err(error) => error!(bucket = %self.bucket, %error, "cannot delete expired segments"),
         }
     }
@@ -390,12 +416,15 @@ impl Replica {
     }
 
     /// After the log was opened anew: what it has is the truth.
-    pub fn replace_log(&self, log: Arc<LogTablet>) {
-        let mut state = self.state.lock();
-        let end = log.end_offset();
-        *self.log.write() = log;
-        state.core.log_reopened(end);
-        self.apply(&mut state, Event::Durable { durable_end_offset: end });
+    pub fn replace_log(self: &Arc<Self>, log: Arc<LogTablet>) {
+        {
+            let mut state = self.state.lock();
+            let durable_end_offset = log.durable_end_offset();
+            state.core.log_reopened(log.end_offset(), durable_end_offset);
+            *self.log.write() = log.clone();
+            self.apply(&mut state, Event::Durable { durable_end_offset });
+        }
+        self.adopt(&log);
     }
 
     fn apply(&self, state: &mut State, event: Event) {
@@ -425,7 +454,8 @@ impl Replica {
                     }
                     state.readers.wake_all();
                 }
-                Action::StartEpoch(epoch, offset) => self.log().start_epoch(epoch, offset),
+                // The log notes an epoch with its first batch.
+                Action::StartEpoch(..) => {}
                 // Replication between servers drives these; one server never
                 // sees them, because it is the whole assignment.
                 Action::ProposeIsr { .. } | Action::Follow(_) => {}
@@ -454,6 +484,54 @@ impl Replica {
         }
         Refusal::new(code, error.to_string())
     }
+}
+
+/// Outside of the lock: the checksum is the most expensive part of an append.
+fn check(table: &TableView, records: &Bytes) -> Result<CheckedBatches, Refusal> {
+    let batches = check_append(records, table.log_format, &|id| table.layout(id).cloned())
+        .map_err(|error| {
+            let code = if matches!(error, FormatError::Corrupt { .. }) { 14 } else { 15 };
+            Refusal::new(code, error.to_string())
+        })?;
+    let headers: Vec<_> = batches.iter().map(|batch| *batch.header()).collect();
+    let length: usize = headers.iter().map(|header| header.total_len).sum();
+    // A cut batch behind the whole ones is left out.
+    CheckedBatches::from_verified(records.slice(..length), headers)
+        .map_err(|error| Refusal::new(14, error.to_string()))
+}
+
+/// Tells the replica how far its log is durable.
+struct DurabilityOf {
+    replica: Weak<Replica>,
+}
+
+impl DurabilityListener for DurabilityOf {
+    fn durable_end_moved(&self, durable_end: i64) {
+        if let Some(replica) = self.replica.upgrade() {
+            replica.durable(durable_end);
+        }
+    }
+
+    fn storage_failed(&self, error: &LogError) {
+        if let Some(replica) = self.replica.upgrade() {
+            replica.storage_failed(&error.to_string());
+        }
+    }
+}
+
+/// Parts of a log as parts of a response.
+///
+/// # Errors
+/// A simulated file that cannot be read.
+pub fn segments(slice: LogSlice) -> io::Result<Vec<Segment>> {
+    slice
+        .parts
+        .into_iter()
+        .map(|part| match part {
+            LogPart::Bytes(bytes) => Ok(Segment::Bytes(bytes)),
+            LogPart::File(range) => file_segment(&range.file, range.position, range.len),
+        })
+        .collect()
 }
 
 /// A range of a log file as a part of a response; of a simulated file, its bytes.

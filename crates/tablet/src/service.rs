@@ -14,8 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mainstem_env::Clock;
 use mainstem_net::{Reply, Response, Segment, Session};
-use mainstem_protocol::decode::decode;
-use mainstem_protocol::generated::Required;
+use mainstem_protocol::{Required, Shaped, decode};
 use mainstem_types::{BucketId, PartitionId, TableBucket, TableId};
 use parking_lot::Mutex;
 use prost::Message;
@@ -122,7 +121,7 @@ fn table_bucket(table_id: i64, partition_id: Option<i64>, bucket_id: i32) -> Tab
 
 /// Decodes a request or says which field is missing (wire.md §1.5: a code that
 /// clients do not retry).
-fn request<M: Message + Default + Required>(body: Bytes) -> Result<M, Refusal> {
+fn request<M: Message + Default + Required + Shaped>(body: Bytes) -> Result<M, Refusal> {
     decode(body).map_err(|error| Refusal::new(2, error.to_string()))
 }
 

@@ -1,21 +1,28 @@
 //! The floor program: only what no log server can leave out, without a thought
 //! for anything else. It takes ProduceLog frames (receive, CRC-32C, append,
-//! reply) and FetchLog frames (read a megabyte, reply), and with `--fsync`
-//! groups commits as the server does: a sync starts at once when none runs for
-//! the file, and covers all that came meanwhile.
+//! reply) and FetchLog frames (read from the page cache, reply), and with
+//! `--fsync` groups commits as the server does: a sync starts at once when none
+//! runs for the file, and covers all that came meanwhile.
 //!
 //! It knows just enough protobuf to find bucket and records in the frames that
-//! the benchmark sends, and trusts them.
+//! the benchmark sends, and trusts them. The offset of a fetch is a position in
+//! the bucket's file, and the answer its bytes without a message around them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+
+const BUCKETS: usize = 64;
+/// Appends that wait for a sync; the connection waits when there are more.
+const WAITING_MAX: usize = 1024;
+const PRODUCE_LOG: i16 = 1014;
+const FRAME_BYTES_MAX: usize = 64 << 20;
 
 /// Options of `mainstem bench floor`.
 #[derive(clap::Args, Clone, Debug)]
@@ -34,7 +41,7 @@ pub struct FloorArguments {
 struct Bucket {
     file: File,
     end: Mutex<u64>,
-    to_sync: Sender<(i32, Arc<TcpStream>)>,
+    to_sync: Option<SyncSender<(i32, Arc<TcpStream>)>>,
 }
 
 /// Runs until it is killed.
@@ -42,84 +49,107 @@ pub fn run(arguments: &FloorArguments) -> Result<()> {
     std::fs::create_dir_all(&arguments.dir)?;
     let listener = TcpListener::bind(&arguments.listen)?;
     println!("{}", listener.local_addr()?);
-    let buckets: Arc<Vec<Bucket>> = Arc::new(
-        (0..64).map(|id| open_bucket(&arguments.dir, id)).collect::<Result<Vec<Bucket>>>()?,
-    );
+    let open = |id| open_bucket(&arguments.dir, id, arguments.fsync);
+    let buckets: Arc<Vec<Bucket>> = Arc::new((0..BUCKETS).map(open).collect::<Result<_>>()?);
     for stream in listener.incoming() {
         let stream = stream?;
         stream.set_nodelay(true)?;
-        let (buckets, fsync) = (buckets.clone(), arguments.fsync);
-        std::thread::spawn(move || serve(&stream, &buckets, fsync));
+        let buckets = buckets.clone();
+        // The peer closing the connection ends the thread.
+        std::thread::spawn(move || serve(&stream, &buckets));
     }
     Ok(())
 }
 
-fn open_bucket(dir: &Path, id: usize) -> Result<Bucket> {
+fn open_bucket(dir: &Path, id: usize, fsync: bool) -> Result<Bucket> {
     let path = dir.join(format!("{id}.log"));
     let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path)?;
-    let (to_sync, waiting) = channel();
-    let synced = file.try_clone()?;
-    std::thread::spawn(move || sync_loop(&synced, &waiting));
+    let to_sync = if fsync {
+        let (to_sync, waiting) = sync_channel(WAITING_MAX);
+        let synced = file.try_clone()?;
+        std::thread::spawn(move || sync_loop(&synced, &waiting));
+        Some(to_sync)
+    } else {
+        None
+    };
     Ok(Bucket { file, end: Mutex::new(0), to_sync })
 }
 
 /// One sync after the other; each answers all whose bytes were written before it.
-fn sync_loop(file: &File, waiting: &Receiver<(i32, Arc<TcpStream>)>) {
-    while let Ok(first) = waiting.recv() {
-        let mut covered = vec![first];
+fn sync_loop(file: &File, waiting: &Receiver<(i32, Arc<TcpStream>)>) -> Result<()> {
+    loop {
+        let mut covered = vec![waiting.recv()?];
         covered.extend(waiting.try_iter());
-        if file.sync_data().is_err() {
-            return;
-        }
+        file.sync_data()?;
         for (request_id, stream) in covered {
-            if reply_produce(&stream, request_id).is_err() {
-                return;
-            }
+            reply_produce(&stream, request_id)?;
         }
     }
 }
 
-fn serve(stream: &TcpStream, buckets: &[Bucket], fsync: bool) {
-    // The peer closing the connection ends the thread.
-    let _ = serve_frames(stream, buckets, fsync);
-}
-
-fn serve_frames(mut stream: &TcpStream, buckets: &[Bucket], fsync: bool) -> Result<()> {
+fn serve(mut stream: &TcpStream, buckets: &[Bucket]) -> Result<()> {
     let shared = Arc::new(stream.try_clone()?);
-    let mut frame = Vec::new();
-    let mut page = vec![0u8; 1 << 20];
+    let (mut frame, mut page) = (Vec::new(), Vec::new());
     loop {
-        let mut length = [0u8; 4];
+        let mut length = [0; 4];
         stream.read_exact(&mut length)?;
-        frame.resize(usize::try_from(i32::from_be_bytes(length))?, 0);
+        let length = u32::from_be_bytes(length) as usize;
+        ensure!((8..=FRAME_BYTES_MAX).contains(&length), "a frame of {length} bytes");
+        frame.resize(length, 0);
         stream.read_exact(&mut frame)?;
         let api_key = i16::from_be_bytes([frame[0], frame[1]]);
         let request_id = i32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]]);
-        if api_key == 1014 {
-            let (bucket, start, end) = find_records(&frame).context("records in the request")?;
-            let records = &frame[start..end];
-            let header_crc = u32::from_le_bytes(records[21..25].try_into()?);
-            anyhow::ensure!(crc32c::crc32c(&records[25..]) == header_crc, "bad checksum");
-            let bucket = &buckets[bucket];
-            let mut position = bucket.end.lock().expect("no panic under the lock");
-            bucket.file.write_all_at(records, *position)?;
-            *position += records.len() as u64;
-            drop(position);
-            if fsync {
-                bucket.to_sync.send((request_id, shared.clone()))?;
-            } else {
-                reply_produce(&shared, request_id)?;
+        if api_key == PRODUCE_LOG {
+            let bucket = append(&frame[8..], buckets).context("ProduceLog")??;
+            match &bucket.to_sync {
+                Some(to_sync) => to_sync.send((request_id, shared.clone()))?,
+                None => reply_produce(&shared, request_id)?,
             }
         } else {
-            // A read of the first megabyte of bucket 0, framed as one bucket's records.
-            let count = buckets[0].file.read_at(&mut page, 0)?;
-            let mut header = Vec::with_capacity(16);
-            header.extend_from_slice(&i32::try_from(count + 5)?.to_be_bytes());
+            page.clear();
+            read(&frame[8..], buckets, &mut page).context("FetchLog")??;
+            let mut header = u32::try_from(page.len() + 5)?.to_be_bytes().to_vec();
             header.push(0);
             header.extend_from_slice(&request_id.to_be_bytes());
-            write_all_vectored(stream, &header, &page[..count])?;
+            let mut parts = &mut [IoSlice::new(&header), IoSlice::new(&page)][..];
+            while !parts.is_empty() {
+                let written = stream.write_vectored(parts)?;
+                IoSlice::advance_slices(&mut parts, written);
+            }
         }
     }
+}
+
+/// `None` if the message is not as the benchmark writes it.
+fn append<'a>(message: &[u8], buckets: &'a [Bucket]) -> Option<Result<&'a Bucket>> {
+    let entry = Fields(message).bytes(4)?;
+    let bucket = buckets.get(usize::try_from(Fields(entry).integer(2)?).ok()?)?;
+    let records = Fields(entry).bytes(3)?;
+    // The header of a batch of version 0 (formats.md §1.2).
+    let expected = u32::from_le_bytes(records.get(21..25)?.try_into().ok()?);
+    if crc32c::crc32c(&records[25..]) != expected {
+        return None;
+    }
+    let mut end = bucket.end.lock().ok()?;
+    let written = bucket.file.write_all_at(records, *end);
+    *end += records.len() as u64;
+    Some(written.map(|()| bucket).map_err(Into::into))
+}
+
+/// Appends the bytes of all buckets of the request to `page`.
+fn read(message: &[u8], buckets: &[Bucket], page: &mut Vec<u8>) -> Option<Result<()>> {
+    for (_, _, entry) in Fields(Fields(message).bytes(3)?).filter(|field| field.0 == 4) {
+        let bucket = buckets.get(usize::try_from(Fields(entry).integer(2)?).ok()?)?;
+        let position = Fields(entry).integer(3)?;
+        let readable = bucket.end.lock().ok()?.checked_sub(position)?;
+        let count = readable.min(Fields(entry).integer(4)?).min(FRAME_BYTES_MAX as u64);
+        let start = page.len();
+        page.resize(start + usize::try_from(count).ok()?, 0);
+        if let Err(error) = bucket.file.read_exact_at(&mut page[start..], position) {
+            return Some(Err(error.into()));
+        }
+    }
+    Some(Ok(()))
 }
 
 fn reply_produce(mut stream: &TcpStream, request_id: i32) -> Result<()> {
@@ -129,58 +159,42 @@ fn reply_produce(mut stream: &TcpStream, request_id: i32) -> Result<()> {
     Ok(stream.write_all(&reply)?)
 }
 
-fn write_all_vectored(mut stream: &TcpStream, first: &[u8], second: &[u8]) -> Result<()> {
-    let written = stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])?;
-    if written < first.len() {
-        stream.write_all(&first[written..])?;
-        stream.write_all(second)?;
-    } else {
-        stream.write_all(&second[written - first.len()..])?;
+/// The fields of a protobuf message of integers and delimited fields: number,
+/// integer or length, delimited bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u64, u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let tag = self.varint()?;
+        let value = self.varint()?;
+        let length = if tag & 7 == 2 { usize::try_from(value).ok()? } else { 0 };
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some((tag >> 3, value, bytes))
     }
-    Ok(())
 }
 
-/// Bucket id and range of the records in a ProduceLog frame.
-fn find_records(frame: &[u8]) -> Option<(usize, usize, usize)> {
-    let mut position = 8;
-    let mut bucket = 0;
-    while position < frame.len() {
-        let tag = varint(frame, &mut position)?;
-        match (tag >> 3, tag & 7) {
-            // Field 4 of the request: descend into the bucket's message.
-            (4, 2) => {
-                varint(frame, &mut position)?;
-                while position < frame.len() {
-                    let tag = varint(frame, &mut position)?;
-                    match (tag >> 3, tag & 7) {
-                        (2, 0) => bucket = usize::try_from(varint(frame, &mut position)?).ok()?,
-                        (3, 2) => {
-                            let length = usize::try_from(varint(frame, &mut position)?).ok()?;
-                            return Some((bucket, position, position + length));
-                        }
-                        _ => {
-                            varint(frame, &mut position)?;
-                        }
-                    }
-                }
-            }
-            _ => {
-                varint(frame, &mut position)?;
-            }
-        }
+impl<'a> Fields<'a> {
+    fn integer(mut self, number: u64) -> Option<u64> {
+        self.find(|field| field.0 == number).map(|field| field.1)
     }
-    None
-}
 
-fn varint(bytes: &[u8], position: &mut usize) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*position)?;
-        *position += 1;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
+    fn bytes(mut self, number: u64) -> Option<&'a [u8]> {
+        self.find(|field| field.0 == number).map(|field| field.2)
     }
-    None
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if *byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
 }

@@ -77,7 +77,7 @@ impl<W: Write> Printer<W> {
     fn print_table(&mut self) -> Result<(), ArrowError> {
         let options = FormatOptions::default().with_null("");
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_BORDERS_ONLY);
+        table.load_style(presets::UTF8_BORDERS_ONLY);
         for batch in self.pending.drain(..) {
             if table.header().is_none() {
                 let names: Vec<String> =

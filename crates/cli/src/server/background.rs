@@ -42,7 +42,7 @@ impl Background {
         every(config.auto_partition_check_interval, Box::new(move || partitions.tick()));
         every(
             config.producer_offsets_cleanup_interval,
-            Box::new(move || coordinator.expire_producer_offsets()),
+            Box::new(move || clean_producer_offsets(&coordinator)),
         );
         let expiring = replicas.clone();
         let expiry_clock = clock.clone();
@@ -84,6 +84,12 @@ async fn repeat(
         if done.await.is_err() {
             warn!("a periodic task has failed; it runs again at its next time");
         }
+    }
+}
+
+fn clean_producer_offsets(coordinator: &Coordinator) {
+    if let Err(error) = coordinator.clean_producer_offsets() {
+        warn!("expired producer offsets stay until the next round: {}", error.message);
     }
 }
 

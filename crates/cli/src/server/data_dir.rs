@@ -52,6 +52,9 @@ impl DataDir {
             );
         }
         check_layout(path).with_context(denied)?;
+        // The log tablets make their own entries durable, up to this directory.
+        std::fs::create_dir_all(path.join("log")).with_context(denied)?;
+        File::open(path).and_then(|dir| dir.sync_all()).with_context(denied)?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
@@ -60,9 +63,9 @@ impl DataDir {
         self.path.join("meta.redb")
     }
 
-    /// The directory itself.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// The directory of the logs.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log")
     }
 
     /// Part of the volume that is used, 0 to 1.

@@ -149,10 +149,15 @@ pub struct ReplicaCore {
 }
 
 impl ReplicaCore {
-    /// A replica that knows its recovered log but no leader yet. With one
-    /// replica everything recovered is committed; with several, only what the
-    /// caller knows to be (`high_watermark`).
-    pub fn new(local: ServerId, max_lag_ms: i64, recovered_end: i64, high_watermark: i64) -> Self {
+    /// A replica that knows its recovered log but no leader yet. Alone it commits
+    /// everything recovered as soon as that is durable; no old high watermark is
+    /// needed, and none may cut the log (known failure R01).
+    pub fn new(
+        local: ServerId,
+        max_lag_ms: i64,
+        recovered_end: i64,
+        durable_end_offset: i64,
+    ) -> Self {
         Self {
             local,
             max_lag_ms,
@@ -161,10 +166,18 @@ impl ReplicaCore {
             pending_isr: None,
             followers: BTreeMap::new(),
             log_end_offset: recovered_end,
-            durable_end_offset: recovered_end,
-            high_watermark: high_watermark.min(recovered_end),
+            durable_end_offset: durable_end_offset.min(recovered_end),
+            high_watermark: 0,
             epoch_start_offset: recovered_end,
         }
+    }
+
+    /// The log was opened anew after its storage failed: what it has now is the
+    /// truth. Nothing committed is missing, because only durable records were.
+    pub fn log_reopened(&mut self, log_end_offset: i64, durable_end_offset: i64) {
+        self.log_end_offset = log_end_offset;
+        self.durable_end_offset = durable_end_offset.min(log_end_offset);
+        self.epoch_start_offset = self.epoch_start_offset.min(log_end_offset);
     }
 
     /// Whether this replica leads.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstem_net::{Reply, Response, Segment, Session};
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::messages as pb;
 use mainstem_protocol::records::{FetchedBucket, FetchedTable, fetch_log_response};
 use mainstem_types::{TableBucket, TableId};
 use parking_lot::Mutex;
@@ -167,6 +167,7 @@ impl TabletService {
                         round.local += 1;
                         round.bytes += read.bytes;
                         round.skipped |= read.filtered_end_offset.is_some();
+                        self.metrics.fetched(&read.metrics, read.bytes);
                         self.note_progress(reader, bucket, &read, now_ms);
                         fields.high_watermark = Some(read.high_watermark);
                         fields.log_start_offset = Some(read.log_start_offset);

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mainstem_net::{Reply, Response, Segment};
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::messages as pb;
 use mainstem_protocol::records::limit_scan_response;
+
+use crate::replica::segments;
 
 use super::{Refusal, TabletService, request, table_bucket};
 
@@ -21,7 +23,11 @@ impl TabletService {
         };
         Reply::Now(match self.last_records(&request) {
             Ok((is_log_table, records)) => {
-                Response::Success(limit_scan_response(Some(is_log_table), Some(records)))
+                let fields = pb::LimitScanResponse {
+                    is_log_table: Some(is_log_table),
+                    ..pb::LimitScanResponse::default()
+                };
+                Response::Success(limit_scan_response(fields, Some(records)))
             }
             // In the body the Java client would not look at it (wire.md §5.3).
             Err(refusal) => refusal.into(),
@@ -45,7 +51,9 @@ impl TabletService {
         if limit == 0 || start >= end {
             return Ok((true, Vec::new()));
         }
-        let slice = replica.read(start, MAX_BYTES, true)?;
-        Ok((true, slice.segments))
+        let slice = replica.slice(start, MAX_BYTES, end, true)?;
+        let records = segments(slice)
+            .map_err(|error| Refusal::new(10, format!("the log cannot be read: {error}")))?;
+        Ok((true, records))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstem_net::{Reply, Response};
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::messages as pb;
 use mainstem_types::TableBucket;
 
 use super::{Refusal, TabletService, request, success, table_bucket};
@@ -79,10 +79,10 @@ impl TabletService {
         let records = entry.request.records.clone().unwrap_or_default();
         let bytes = records.len() as u64;
         let outcome: AppendOutcome = replica.append(records, acks).inspect_err(|_| {
-            self.metrics.produce_failed(&replica);
+            self.metrics.produce_failed(replica.metrics());
         })?;
         if !outcome.duplicate {
-            self.metrics.produced(&replica, outcome.records, bytes);
+            self.metrics.produced(replica.metrics(), outcome.records, bytes);
         }
         let AppendOutcome { base_offset, end_offset, .. } = outcome;
         Ok(if acks == 0 || replica.high_watermark() >= end_offset {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mainstem_net::Reply;
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::messages as pb;
 
 use super::{Refusal, TabletService, request, success, table_bucket};
 

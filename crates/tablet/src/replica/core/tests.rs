@@ -33,10 +33,30 @@ fn lead(core: &mut ReplicaCore, state: Leadership) -> Vec<Action> {
 
 #[test]
 fn a_single_replica_commits_its_whole_recovered_log() {
-    let mut core = ReplicaCore::new(LOCAL, 30_000, 42, 0);
+    let mut core = ReplicaCore::new(LOCAL, 30_000, 42, 42);
     let actions = lead(&mut core, single());
     assert_eq!(actions, [Action::StartEpoch(LeaderEpoch(0), 42), Action::HighWatermark(42)]);
     assert_eq!(core.epoch_start_offset(), 42);
+}
+
+#[test]
+fn a_recovered_tail_is_committed_only_when_it_is_durable() {
+    let mut core = ReplicaCore::new(LOCAL, 30_000, 42, 40);
+    let actions = lead(&mut core, single());
+    assert_eq!(actions, [Action::StartEpoch(LeaderEpoch(0), 42), Action::HighWatermark(40)]);
+    let actions = core.step(Event::Durable { durable_end_offset: 42 });
+    assert_eq!(actions, Ok(vec![Action::HighWatermark(42)]));
+}
+
+#[test]
+fn a_log_opened_anew_goes_on_from_what_it_has() {
+    let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
+    lead(&mut core, single());
+    core.step(Event::Appended { log_end_offset: 10 }).expect("applies");
+    core.step(Event::Durable { durable_end_offset: 4 }).expect("applies");
+    core.log_reopened(6, 6);
+    let actions = core.step(Event::Durable { durable_end_offset: 6 });
+    assert_eq!(actions, Ok(vec![Action::HighWatermark(6)]));
 }
 
 #[test]

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use mainstem_net::Session;
-use mainstem_protocol::generated::messages as pb;
+use mainstem_protocol::messages as pb;
 use mainstem_types::TableBucket;
 
-use crate::predicate::{self, Predicate};
+use mainstem_format::Predicate;
+
+use crate::predicate;
 use crate::service::{Refusal, table_bucket};
 
 /// No reader is held longer, whatever it asks for.

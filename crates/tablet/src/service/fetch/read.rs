@@ -4,14 +4,15 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mainstem_env::StorageFile;
-use mainstem_format::projection::{Part, ProjectedBatch, Projection};
+use mainstem_format::projection::{Part, ProjectedBatch, Projection, SourceRange};
 use mainstem_format::read_at::{ReadAt, ReadError, ReadWindow};
-use mainstem_format::{BatchHeader, Filter, ProjectionError};
+use mainstem_format::{BatchHeader, Filter, Predicate, ProjectionError};
+use mainstem_log::LogPart;
 use mainstem_net::Segment;
 
 use super::plan::{BucketPlan, FetchPlan, TablePlan};
-use crate::replica::{Replica, file_segment};
+use crate::metrics::TableMetrics;
+use crate::replica::{Replica, file_segment, segments};
 use crate::service::{Refusal, TabletService};
 use crate::table_view::TableView;
 
@@ -30,7 +31,7 @@ const SCAN_BYTES: u64 = 1 << 30;
 const SMALL_RANGE: u64 = 8 << 10;
 
 /// What was read of a bucket.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::service) struct BucketRead {
     /// The records.
     pub segments: Vec<Segment>,
@@ -44,6 +45,8 @@ pub(in crate::service) struct BucketRead {
     pub high_watermark: i64,
     /// First offset kept.
     pub log_start_offset: i64,
+    /// Counters of the table.
+    pub metrics: Arc<TableMetrics>,
 }
 
 /// Bytes that the request may still return. While nothing has been returned, the
@@ -113,9 +116,13 @@ impl TabletService {
             Projection::check_fields(fields)?;
         }
         let mut read = BucketRead {
+            segments: Vec::new(),
+            bytes: 0,
+            next_offset: 0,
+            filtered_end_offset: None,
             high_watermark: replica.high_watermark(),
             log_start_offset: replica.log_start_offset(),
-            ..BucketRead::default()
+            metrics: replica.metrics().clone(),
         };
         let end = if plan.follower.is_some() {
             replica.log_end_offset()
@@ -153,7 +160,7 @@ impl TabletService {
 
 fn compile_filter(
     view: &TableView,
-    (schema_id, predicate): &(i32, crate::predicate::Predicate),
+    (schema_id, predicate): &(i32, Predicate),
 ) -> Option<Filter> {
     if view.log_format != mainstem_types::LogFormat::Arrow {
         return None;
@@ -177,11 +184,9 @@ impl Reading<'_> {
     /// Whole batches as they lie in the files.
     fn whole(&mut self, read: &mut BucketRead) -> Result<(), ReadFailure> {
         let slice = self.replica.slice(read.next_offset, self.limit, self.end, self.first_free)?;
-        read.next_offset = slice.next_offset.max(read.next_offset);
-        for range in slice.ranges {
-            read.bytes += range.length;
-            read.segments.push(file_segment(&range.file, range.position, range.length)?);
-        }
+        read.next_offset = slice.end_offset.max(read.next_offset);
+        read.bytes = slice.len;
+        read.segments = segments(slice)?;
         Ok(())
     }
 
@@ -191,14 +196,13 @@ impl Reading<'_> {
         let mut skipped_to = None;
         'steps: while scanned < SCAN_BYTES && read.next_offset < self.end {
             let slice = self.replica.slice(read.next_offset, STEP_BYTES, self.end, true)?;
-            if slice.ranges.is_empty() {
+            if slice.is_empty() {
                 break;
             }
-            for range in slice.ranges {
-                let source = FileSource { file: &range.file, may_block: self.may_block };
-                let range_end = range.position + range.length;
+            for part in &slice.parts {
+                let source = PartSource { part, may_block: self.may_block };
+                let (mut position, range_end) = source.range();
                 let mut window = ReadWindow::new(&source, range_end);
-                let mut position = range.position;
                 while position < range_end {
                     let Some(header) = window.batch_header(position)? else { break };
                     let batch_position = position;
@@ -227,7 +231,7 @@ impl Reading<'_> {
 
     fn is_skipped(
         &self,
-        window: &mut ReadWindow<'_, FileSource<'_>>,
+        window: &mut ReadWindow<'_, PartSource<'_>>,
         position: u64,
         header: &BatchHeader,
     ) -> Result<bool, ReadFailure> {
@@ -246,13 +250,13 @@ impl Reading<'_> {
 
     fn select(
         &self,
-        window: &mut ReadWindow<'_, FileSource<'_>>,
+        window: &mut ReadWindow<'_, PartSource<'_>>,
         position: u64,
         header: &BatchHeader,
     ) -> Result<ProjectedBatch, ReadFailure> {
         Ok(match &self.projection {
             Some(projection) => projection.project(window, position, header)?,
-            None => ProjectedBatch::stored(position, header),
+            None => stored(position, header),
         })
     }
 
@@ -262,45 +266,75 @@ impl Reading<'_> {
     }
 }
 
-/// Appends the parts of a batch, merging what lies together in the file.
+/// A batch as it is stored.
+fn stored(position: u64, header: &BatchHeader) -> ProjectedBatch {
+    let len = header.total_len;
+    ProjectedBatch { parts: vec![Part::Source(SourceRange { position, len: len as u64 })], len }
+}
+
+/// Appends the parts of a batch.
 fn push_parts(
-    source: &FileSource<'_>,
+    source: &PartSource<'_>,
     batch: ProjectedBatch,
     segments: &mut Vec<Segment>,
 ) -> Result<(), ReadFailure> {
     for part in batch.parts {
-        match part {
-            Part::Owned(bytes) => segments.push(Segment::Bytes(bytes)),
-            Part::Source(range) if range.len <= SMALL_RANGE => {
-                let length = usize::try_from(range.len).unwrap_or(0);
-                let mut bytes = vec![0; length];
-                source.read_at(range.position, &mut bytes)?;
-                segments.push(Segment::Bytes(Bytes::from(bytes)));
-            }
-            Part::Source(range) => {
-                segments.push(file_segment(source.file, range.position, range.len)?);
-            }
-        }
+        segments.push(match part {
+            Part::Owned(bytes) => Segment::Bytes(bytes),
+            Part::Source(range) => source.segment(range.position, range.len)?,
+        });
     }
     Ok(())
 }
 
-/// A log file that fails with `WouldBlock` instead of waiting for the disk,
+/// A part of a log. Fails with `WouldBlock` instead of waiting for the disk,
 /// unless that is allowed.
-struct FileSource<'a> {
-    file: &'a Arc<dyn StorageFile>,
+struct PartSource<'a> {
+    part: &'a LogPart,
     may_block: bool,
 }
 
-impl ReadAt for FileSource<'_> {
+impl PartSource<'_> {
+    /// First byte and end.
+    fn range(&self) -> (u64, u64) {
+        match self.part {
+            LogPart::Bytes(bytes) => (0, bytes.len() as u64),
+            LogPart::File(range) => (range.position, range.position + range.len),
+        }
+    }
+
+    fn segment(&self, position: u64, len: u64) -> io::Result<Segment> {
+        match self.part {
+            LogPart::Bytes(bytes) => {
+                let start = usize::try_from(position).unwrap_or(usize::MAX);
+                let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+                if end > bytes.len() {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Ok(Segment::Bytes(bytes.slice(start..end)))
+            }
+            LogPart::File(range) if len > SMALL_RANGE => file_segment(&range.file, position, len),
+            LogPart::File(_) => {
+                let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+                self.read_at(position, &mut bytes)?;
+                Ok(Segment::Bytes(Bytes::from(bytes)))
+            }
+        }
+    }
+}
+
+impl ReadAt for PartSource<'_> {
     fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let file = match self.part {
+            LogPart::Bytes(bytes) => return bytes.read_at(position, buffer),
+            LogPart::File(range) => &range.file,
+        };
         if self.may_block {
-            return self.file.read_exact_at(buffer, position);
+            return file.read_exact_at(buffer, position);
         }
         let mut filled = 0;
         while filled < buffer.len() {
-            let count =
-                self.file.try_read_cached(&mut buffer[filled..], position + filled as u64)?;
+            let count = file.try_read_cached(&mut buffer[filled..], position + filled as u64)?;
             if count == 0 {
                 // The end of the file, or of what is in memory: the blocking
                 // read tells.

@@ -1,0 +1,102 @@
+//! Where the logs of buckets lie: `t<table>[/p<partition>]/b<bucket>` below the
+//! log directory. Only numbers: names of partitions may be longer than a file
+//! name can be (known failure R08).
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mainstem_env::FileSystem;
+use mainstem_types::{BucketId, PartitionId, TableBucket};
+
+/// The directory of a bucket.
+pub fn directory(root: &Path, bucket: &TableBucket) -> PathBuf {
+    let TableBucket { table_id, partition_id, bucket_id: BucketId(bucket) } = bucket;
+    let mut path = root.join(format!("t{table_id}"));
+    if let Some(PartitionId(partition)) = partition_id {
+        path.push(format!("p{partition}"));
+    }
+    path.push(format!("b{bucket}"));
+    path
+}
+
+/// The directories of buckets, tables and partitions that no bucket of `wanted`
+/// needs, children before their parents.
+///
+/// # Errors
+/// A directory cannot be listed.
+pub fn leftovers(
+    files: &dyn FileSystem,
+    root: &Path,
+    wanted: &HashSet<PathBuf>,
+) -> io::Result<Vec<PathBuf>> {
+    let needed: HashSet<&Path> = wanted.iter().flat_map(|path| path.ancestors()).collect();
+    let mut found = Vec::new();
+    for table in directories(files, root)? {
+        for entry in directories(files, &table)? {
+            // A partition has buckets below; a bucket has files only.
+            for bucket in directories(files, &entry)? {
+                found.push(bucket);
+            }
+            found.push(entry);
+        }
+        found.push(table);
+    }
+    found.retain(|path| !needed.contains(path.as_path()));
+    Ok(found)
+}
+
+/// Removes a directory with the files in it. The next start repeats what fails.
+///
+/// # Errors
+/// A file or the directory cannot be removed.
+pub fn remove(files: &dyn FileSystem, dir: &Path) -> io::Result<()> {
+    for entry in files.list(dir)?.iter().filter(|entry| !entry.is_dir) {
+        files.remove_file(&dir.join(&entry.name))?;
+    }
+    files.remove_dir(dir)
+}
+
+fn directories(files: &dyn FileSystem, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match files.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let dirs = entries.into_iter().filter(|entry| entry.is_dir);
+    Ok(dirs.map(|entry| path.join(entry.name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstem_env::RealFileSystem;
+    use mainstem_types::TableId;
+
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_no_bucket_is_found_and_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path();
+        let bucket = |table, partition: Option<i64>| TableBucket {
+            table_id: TableId(table),
+            partition_id: partition.map(PartitionId),
+            bucket_id: BucketId(0),
+        };
+        for bucket in [bucket(1, None), bucket(2, Some(7)), bucket(2, Some(8)), bucket(3, None)] {
+            let path = directory(root, &bucket);
+            std::fs::create_dir_all(&path).expect("creates");
+            std::fs::write(path.join("x.log"), "x").expect("writes");
+        }
+        let wanted: HashSet<PathBuf> =
+            [bucket(1, None), bucket(2, Some(7))].iter().map(|b| directory(root, b)).collect();
+        for path in leftovers(&RealFileSystem, root, &wanted).expect("lists") {
+            remove(&RealFileSystem, &path).expect("removes");
+        }
+        assert!(root.join("t1/b0/x.log").exists());
+        assert!(root.join("t2/p7/b0/x.log").exists());
+        assert!(!root.join("t2/p8").exists());
+        assert!(!root.join("t3").exists());
+        let none = leftovers(&RealFileSystem, &root.join("none"), &wanted).expect("lists");
+        assert!(none.is_empty());
+    }
+}
