@@ -12,6 +12,11 @@ use crate::coordinator::Change;
 use crate::new_partitions::NewPartitions;
 use crate::{ApiError, Coordinator};
 
+/// Most buckets that one round creates in one table. One request of a client can
+/// ask for a thousand partitions of thousands of buckets; the rest of them comes
+/// with the next rounds.
+const MAX_ROUND_BUCKETS: usize = 16_384;
+
 impl Coordinator {
     /// Creates the partitions that are due and drops those whose time is over,
     /// in all tables that ask for it; to be called from time to time
@@ -115,6 +120,11 @@ impl Change<'_> {
 
     fn plan_due(&self, new: &mut NewPartitions, table: &TableEntry, names: Vec<String>) {
         for name in names {
+            let buckets = usize::try_from(table.bucket_count()).unwrap_or(0);
+            if !new.is_empty() && new.bucket_count() + buckets > MAX_ROUND_BUCKETS {
+                tracing::info!(path = %table.path, "auto partition: the rest follows later");
+                return;
+            }
             if let Err(error) = new.plan(self, table, name) {
                 tracing::warn!(path = %table.path, %error, "auto partition: create failed");
                 return;

@@ -66,6 +66,14 @@ impl NewPartitions {
         self.planned.is_empty()
     }
 
+    /// Buckets of all of them.
+    pub(crate) fn bucket_count(&self) -> usize {
+        self.planned
+            .iter()
+            .map(|(entry, ..)| entry.buckets.len())
+            .sum()
+    }
+
     /// Adds what stores them to a transaction.
     pub(crate) fn store(&self, change: &Change<'_>, transaction: Transaction) -> Transaction {
         let mut transaction = transaction;

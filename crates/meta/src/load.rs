@@ -159,3 +159,150 @@ fn corrupt(key: &str, reason: impl Into<String>) -> MetaError {
         reason: reason.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mainstem_types::{DataType, TypeKind};
+
+    use super::*;
+    use crate::store::encode_counter;
+    use crate::{MemoryStore, Transaction};
+
+    fn schema() -> Schema {
+        let builder = Schema::builder().column("a", DataType::nullable(TypeKind::Int));
+        builder
+            .column("b", DataType::nullable(TypeKind::String))
+            .build()
+            .expect("a schema")
+    }
+
+    fn table(id: i64, partition_key: &[&str]) -> TableRecord {
+        TableRecord {
+            table_id: id,
+            comment: None,
+            partition_key: partition_key.iter().map(|key| (*key).to_owned()).collect(),
+            bucket_key: Vec::new(),
+            bucket_count: 2,
+            properties: BTreeMap::new(),
+            custom_properties: BTreeMap::new(),
+            remote_data_dir: None,
+            bucket_count_epoch: 0,
+            created_time: 1,
+            modified_time: 1,
+        }
+    }
+
+    /// A database with a plain table 3 and a table 4 with one partition 9.
+    fn stored() -> MemoryStore {
+        let (plain, split) = (TablePath::new("db", "plain"), TablePath::new("db", "split"));
+        let (of_plain, of_split) = (
+            BucketOwner::Table(TableId(3)),
+            BucketOwner::Partition(PartitionId(9)),
+        );
+        let partition = PartitionRecord {
+            partition_id: 9,
+            table_id: 4,
+            bucket_count: 1,
+            remote_data_dir: None,
+            created_time: 1,
+        };
+        let led = BucketRecord {
+            leader: Some(0),
+            leader_epoch: 5,
+            isr: vec![0],
+            coordinator_epoch: 0,
+            bucket_epoch: 6,
+        };
+        let transaction = Transaction::new()
+            .put(keys::database("db"), DatabaseRecord::default().encode())
+            .put(keys::table(&plain), table(3, &[]).encode())
+            .put(
+                keys::schema(TableId(3), SchemaId(1)),
+                schema().to_json_bytes(),
+            )
+            .put(
+                keys::schema(TableId(3), SchemaId(2)),
+                schema().to_json_bytes(),
+            )
+            .put(
+                keys::assignment(of_plain),
+                AssignmentRecord {
+                    buckets: vec![vec![0], vec![1]],
+                }
+                .encode(),
+            )
+            .put(keys::bucket(of_plain, BucketId(0)), led.encode())
+            .put(keys::table(&split), table(4, &["b"]).encode())
+            .put(
+                keys::schema(TableId(4), SchemaId(1)),
+                schema().to_json_bytes(),
+            )
+            .put(keys::partition(TableId(4), "x"), partition.encode())
+            .put(
+                keys::assignment(of_split),
+                AssignmentRecord {
+                    buckets: vec![vec![0]],
+                }
+                .encode(),
+            )
+            .put(keys::NEXT_TABLE_ID, encode_counter(5))
+            .put(keys::NEXT_PARTITION_ID, encode_counter(10))
+            .put("something/from/a/later/version", "?");
+        let store = MemoryStore::new();
+        store.commit(transaction).expect("stored");
+        store
+    }
+
+    #[test]
+    fn everything_is_found_with_its_parts() {
+        let contents = load(&stored()).expect("readable");
+        assert_eq!(
+            (contents.next_table_id, contents.next_partition_id),
+            (5, 10)
+        );
+        let [plain, split] = &contents.tables[..] else {
+            panic!("two tables")
+        };
+        assert_eq!((plain.schema_id, plain.schemas.len()), (SchemaId(2), 2));
+        assert_eq!(plain.buckets.len(), 2);
+        assert_eq!(plain.buckets[0].leader_epoch.0, 5);
+        assert_eq!(
+            (plain.buckets[1].leader, plain.buckets[1].bucket_epoch),
+            (None, -1)
+        );
+        assert!(split.is_partitioned() && split.buckets.is_empty());
+        let [partition] = &contents.partitions[..] else {
+            panic!("one partition")
+        };
+        assert_eq!((partition.name.as_str(), partition.buckets.len()), ("x", 1));
+    }
+
+    #[test]
+    fn a_store_with_a_part_missing_or_damaged_is_refused_with_the_place() {
+        for (key, value) in [
+            (keys::schema(TableId(4), SchemaId(1)), None),
+            (keys::assignment(BucketOwner::Table(TableId(3))), None),
+            (
+                keys::assignment(BucketOwner::Partition(PartitionId(9))),
+                None,
+            ),
+            (keys::database("db"), None),
+            (keys::schema(TableId(3), SchemaId(1)), Some("{")),
+            (keys::table(&TablePath::new("db", "plain")), Some("{}")),
+            (
+                keys::bucket(BucketOwner::Table(TableId(3)), BucketId(0)),
+                Some(r#"{"version":2}"#),
+            ),
+            (keys::NEXT_TABLE_ID.to_owned(), Some("x")),
+        ] {
+            let store = stored();
+            let change = match value {
+                None => Transaction::new().delete(&key),
+                Some(value) => Transaction::new().put(&key, value),
+            };
+            store.commit(change).expect("stored");
+            let error = load(&store).expect_err("a part is missing");
+            assert!(matches!(error, MetaError::Corrupt { .. }), "{key}: {error}");
+        }
+    }
+}

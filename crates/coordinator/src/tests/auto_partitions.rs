@@ -127,3 +127,14 @@ fn a_dropped_table_gets_no_partitions_and_leaves_none() {
     );
     assert_eq!(fixture.coordinator.catalog().partitions().len(), 0);
 }
+
+#[test]
+fn one_round_creates_a_bounded_number_of_buckets_and_the_next_goes_on() {
+    let fixture = Fixture::new();
+    let mut table = by_day(&[("table.auto-partition.num-precreate", "900")]);
+    table["bucket_count"] = serde_json::json!(4096);
+    fixture.create("wide", &table);
+    assert_eq!(fixture.partitions("wide").len(), 4);
+    fixture.coordinator.tick();
+    assert_eq!(fixture.partitions("wide").len(), 8);
+}

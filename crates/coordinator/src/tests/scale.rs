@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use mainstem_meta::store::Durability;
 use mainstem_meta::EmbeddedStore;
+use mainstem_meta::store::Durability;
 use serde_json::json;
 
 use super::fixture::*;
