@@ -61,12 +61,21 @@ impl LogTablet {
     ) -> Result<Appended, LogError> {
         let mut writer = self.writer.lock();
         writer.health.check()?;
-        if let Some(current) = writer.epochs.latest().filter(|latest| *latest > leader_epoch) {
-            return Err(LogError::StaleLeaderEpoch { current, given: leader_epoch });
+        if let Some(current) = writer
+            .epochs
+            .latest()
+            .filter(|latest| *latest > leader_epoch)
+        {
+            return Err(LogError::StaleLeaderEpoch {
+                current,
+                given: leader_epoch,
+            });
         }
         let timestamp_ms = now_ms.max(writer.max_timestamp_ms);
         let expiration_ms = self.config.writer_expiration_ms;
-        let check = writer.writers.check(batches.headers(), timestamp_ms, expiration_ms)?;
+        let check = writer
+            .writers
+            .check(batches.headers(), timestamp_ms, expiration_ms)?;
         if let SequenceCheck::Duplicate(batch) = check {
             return Ok(Appended {
                 base_offset: batch.base_offset(),
@@ -76,8 +85,12 @@ impl LogTablet {
                 sync_wanted: self.sync_wanted(&writer, now_ms),
             });
         }
-        let (stamps, headers) =
-            stamp(batches.headers(), self.end_offset(), timestamp_ms, leader_epoch)?;
+        let (stamps, headers) = stamp(
+            batches.headers(),
+            self.end_offset(),
+            timestamp_ms,
+            leader_epoch,
+        )?;
         self.write(&mut writer, &headers, now_ms, |file, position| {
             batches.write_stamped(file, position, &stamps)
         })?;
@@ -99,13 +112,23 @@ impl LogTablet {
     ) -> Result<Appended, LogError> {
         let mut writer = self.writer.lock();
         writer.health.check()?;
-        if let Some(current) = writer.epochs.latest().filter(|latest| *latest > leader_epoch) {
-            return Err(LogError::StaleLeaderEpoch { current, given: leader_epoch });
+        if let Some(current) = writer
+            .epochs
+            .latest()
+            .filter(|latest| *latest > leader_epoch)
+        {
+            return Err(LogError::StaleLeaderEpoch {
+                current,
+                given: leader_epoch,
+            });
         }
         let mut expected = self.end_offset();
         for header in batches.headers() {
             if header.base_offset != expected {
-                return Err(LogError::UnexpectedOffset { expected, actual: header.base_offset });
+                return Err(LogError::UnexpectedOffset {
+                    expected,
+                    actual: header.base_offset,
+                });
             }
             expected = next_offset(header)?;
         }
@@ -158,7 +181,8 @@ impl LogTablet {
         let position = active.size_bytes();
         let path = || self.dir.segment_path(active.base_offset());
         if writer.tail_dirty {
-            file.set_len(position).map_err(|error| LogError::io("cut", &path(), error))?;
+            file.set_len(position)
+                .map_err(|error| LogError::io("cut", &path(), error))?;
             writer.tail_dirty = false;
         }
         if let Err(error) = write(&*file, position) {
@@ -216,7 +240,10 @@ impl LogTablet {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 // Not one of ours: recovery lists every segment, and cuts remove
                 // what they take out of the list.
-                tracing::warn!(?path, "a file is in the place of a new segment, emptying it");
+                tracing::warn!(
+                    ?path,
+                    "a file is in the place of a new segment, emptying it"
+                );
                 self.dir
                     .fs()
                     .open(&path, OpenMode::ReadWrite)
@@ -227,7 +254,10 @@ impl LogTablet {
         let file = file.map_err(|error| LogError::io("create", &path, error))?;
         if writer.tail_dirty {
             // The sealed segment must end where its batches end.
-            let old = writer.active_file.as_ref().expect("a dirty tail keeps its file open");
+            let old = writer
+                .active_file
+                .as_ref()
+                .expect("a dirty tail keeps its file open");
             let len = sealed.as_ref().map_or(0, |sealed| sealed.size_bytes());
             if let Err(error) = old.set_len(len) {
                 let _ = self.dir.fs().remove_file(&path);
@@ -260,7 +290,10 @@ impl LogTablet {
         let last = headers.last().expect("an append has a batch");
         let base_offset = first.base_offset;
         let end_offset = last.next_offset();
-        assert!(base_offset == self.end_offset() && end_offset > base_offset, "dense offsets");
+        assert!(
+            base_offset == self.end_offset() && end_offset > base_offset,
+            "dense offsets"
+        );
         let bytes: u64 = headers.iter().map(|header| header.total_len as u64).sum();
 
         let active = self.active_segment().expect("just written");
@@ -296,10 +329,16 @@ impl LogTablet {
 fn note_unsynced(writer: &mut MutexGuard<'_, Writer>, active: Arc<Segment>) {
     let file = writer.active_file.clone();
     let segments = &mut writer.unsynced.segments;
-    if segments.last().is_some_and(|last| last.segment.id() == active.id()) {
+    if segments
+        .last()
+        .is_some_and(|last| last.segment.id() == active.id())
+    {
         return;
     }
-    segments.push(UnsyncedSegment { segment: active, file });
+    segments.push(UnsyncedSegment {
+        segment: active,
+        file,
+    });
     if let Some(old) = segments.len().checked_sub(UNSYNCED_HANDLES + 1) {
         segments[old].file = None;
     }
@@ -330,7 +369,11 @@ fn stamp(
             leader_epoch: header.leader_epoch.map(|_| leader_epoch.0),
             ..*header
         };
-        stamps.push(LeaderStamp { base_offset, commit_timestamp_ms, leader_epoch: leader_epoch.0 });
+        stamps.push(LeaderStamp {
+            base_offset,
+            commit_timestamp_ms,
+            leader_epoch: leader_epoch.0,
+        });
         base_offset = next_offset(&header)?;
         stamped.push(header);
     }

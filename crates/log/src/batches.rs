@@ -41,7 +41,9 @@ impl CheckedBatches {
         let mut batches = Batches::new(bytes);
         for batch in &mut batches {
             let batch = batch.map_err(|error| LogError::InvalidAppend(error.to_string()))?;
-            batch.verify_crc().map_err(|error| LogError::InvalidAppend(error.to_string()))?;
+            batch
+                .verify_crc()
+                .map_err(|error| LogError::InvalidAppend(error.to_string()))?;
             headers.push(*batch.header());
         }
         Self::from_verified(bytes.clone(), headers)
@@ -89,8 +91,11 @@ impl CheckedBatches {
         position: u64,
         stamps: &[LeaderStamp],
     ) -> io::Result<()> {
-        let prefixes: Vec<StampedPrefix> =
-            stamps.iter().zip(&self.headers).map(|(stamp, header)| stamp.prefix(header)).collect();
+        let prefixes: Vec<StampedPrefix> = stamps
+            .iter()
+            .zip(&self.headers)
+            .map(|(stamp, header)| stamp.prefix(header))
+            .collect();
         if self.bytes.len() / self.headers.len() <= COPY_BATCH_BYTES {
             return self.write_copied(file, position, &prefixes);
         }

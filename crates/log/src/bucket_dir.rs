@@ -58,7 +58,9 @@ impl BucketDir {
     /// own up to the data directory.
     pub fn lineage(&self) -> impl Iterator<Item = &Path> {
         let data_dir = &*self.resources.data_dir;
-        self.path.ancestors().take_while(move |path| path.starts_with(data_dir))
+        self.path
+            .ancestors()
+            .take_while(move |path| path.starts_with(data_dir))
     }
 
     /// Removes a file; that it is gone already is fine.
@@ -76,7 +78,9 @@ impl BucketDir {
     }
 
     pub fn sync(&self) -> Result<(), LogError> {
-        self.fs().sync_dir(&self.path).map_err(|error| LogError::io("sync", &self.path, error))
+        self.fs()
+            .sync_dir(&self.path)
+            .map_err(|error| LogError::io("sync", &self.path, error))
     }
 
     /// Reads a small file whole; `None` when there is none. Of a file beyond
@@ -127,8 +131,13 @@ pub(crate) fn segment_name(base_offset: i64) -> String {
 /// The base offset of a file name with this ending, `None` for other names.
 pub(crate) fn base_offset_of(name: &str, ending: &str) -> Option<i64> {
     let digits = name.strip_suffix(ending)?;
-    let all_digits = digits.len() == NAME_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if all_digits { digits.parse().ok() } else { None }
+    let all_digits =
+        digits.len() == NAME_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all_digits {
+        digits.parse().ok()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -139,8 +148,16 @@ mod tests {
     fn names_carry_base_offsets_of_twenty_digits() {
         assert_eq!(segment_name(42), "00000000000000000042.log");
         assert_eq!(base_offset_of("00000000000000000042.log", ".log"), Some(42));
-        assert_eq!(base_offset_of(&segment_name(i64::MAX), ".log"), Some(i64::MAX));
-        for name in ["42.log", "0000000000000000004x.log", "99999999999999999999.log", "a.log"] {
+        assert_eq!(
+            base_offset_of(&segment_name(i64::MAX), ".log"),
+            Some(i64::MAX)
+        );
+        for name in [
+            "42.log",
+            "0000000000000000004x.log",
+            "99999999999999999999.log",
+            "a.log",
+        ] {
             assert_eq!(base_offset_of(name, ".log"), None, "{name}");
         }
     }

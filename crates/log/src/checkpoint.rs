@@ -73,7 +73,11 @@ impl Checkpoint {
         Self {
             log_start_offset: offset,
             first_segment_base: offset,
-            recovery: RecoveryPoint { offset, segment_base: offset, position: 0 },
+            recovery: RecoveryPoint {
+                offset,
+                segment_base: offset,
+                position: 0,
+            },
             max_timestamp_ms: i64::MIN,
             ..Self::default()
         }
@@ -145,7 +149,10 @@ impl Checkpoint {
         let mut starts = Vec::new();
         for _ in 0..epochs {
             let epoch = LeaderEpoch(input.i32()?);
-            starts.push(EpochStart { epoch, start_offset: input.i64()? });
+            starts.push(EpochStart {
+                epoch,
+                start_offset: input.i64()?,
+            });
         }
         checkpoint.epochs = EpochTable::from_starts(starts)?;
         for _ in 0..writers {
@@ -176,7 +183,8 @@ impl Checkpoint {
     pub fn store(&self, dir: &BucketDir) -> Result<(), LogError> {
         let file = dir.write_small(TEMPORARY, &self.encode())?;
         let temporary = dir.file(TEMPORARY);
-        file.sync_data().map_err(|error| LogError::io("sync", &temporary, error))?;
+        file.sync_data()
+            .map_err(|error| LogError::io("sync", &temporary, error))?;
         let current = dir.file(CHECKPOINT);
         match dir.fs().rename(&current, &dir.file(PREVIOUS)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -262,7 +270,11 @@ mod tests {
             first_segment_base: 1,
             sealed_count: 7,
             sealed_bytes: 1 << 40,
-            recovery: RecoveryPoint { offset: 99, segment_base: 80, position: 4_000 },
+            recovery: RecoveryPoint {
+                offset: 99,
+                segment_base: 80,
+                position: 4_000,
+            },
             max_timestamp_ms: 1_700_000_000_000,
             ..Checkpoint::default()
         };
@@ -270,7 +282,11 @@ mod tests {
         checkpoint.epochs.assign(LeaderEpoch(5), 20);
         for (writer_id, sequences) in [(4, 0..7), (9, 0..2)] {
             for batch_sequence in sequences {
-                let spec = BatchSpec { writer_id, batch_sequence, ..BatchSpec::default() };
+                let spec = BatchSpec {
+                    writer_id,
+                    batch_sequence,
+                    ..BatchSpec::default()
+                };
                 let header = BatchHeader::parse(&spec.empty()).unwrap();
                 checkpoint.writers.record(&header, 100);
             }

@@ -88,13 +88,19 @@ impl BatchCursor<'_> {
                 let base_offset = current.segment.base_offset();
                 error.at(self.tablet.dir.segment_path(base_offset), at.position)
             })?;
-            let Some(header) = header else { return Ok(None) };
+            let Some(header) = header else {
+                return Ok(None);
+            };
             if header.next_offset() > self.end_offset_limit {
                 return Ok(None);
             }
             self.next_offset = header.next_offset();
             let file = Arc::clone(&current.file);
-            return Ok(Some(BatchInLog { header, file, position: at.position }));
+            return Ok(Some(BatchInLog {
+                header,
+                file,
+                position: at.position,
+            }));
         }
         Ok(None)
     }
@@ -115,7 +121,12 @@ impl BatchCursor<'_> {
     /// Opens the segment that contains the next offset. False if there is none.
     fn open_segment(&mut self) -> Result<bool, LogError> {
         let dir = &self.tablet.dir;
-        let Some(segment) = self.tablet.segments_from(self.next_offset).into_iter().next() else {
+        let Some(segment) = self
+            .tablet
+            .segments_from(self.next_offset)
+            .into_iter()
+            .next()
+        else {
             return Ok(false);
         };
         let opened = (|| {
@@ -138,7 +149,12 @@ impl BatchCursor<'_> {
         }
         let reader = HeaderReader::new(Arc::clone(&file), start, end.position);
         self.segments_visited += 1;
-        self.current = Some(OpenSegment { segment, file, reader, end });
+        self.current = Some(OpenSegment {
+            segment,
+            file,
+            reader,
+            end,
+        });
         Ok(true)
     }
 }

@@ -48,7 +48,9 @@ fn decode(bytes: &[u8]) -> Option<i64> {
 
 /// The mark of `dir`; `None` when there is none, or it is unreadable.
 pub(crate) fn load(dir: &BucketDir) -> Result<Option<i64>, LogError> {
-    Ok(dir.read_small(DURABLE_MARK, LEN as u64)?.and_then(|bytes| decode(&bytes)))
+    Ok(dir
+        .read_small(DURABLE_MARK, LEN as u64)?
+        .and_then(|bytes| decode(&bytes)))
 }
 
 /// The mark of a bucket that is being written, opened at its first use.
@@ -77,7 +79,8 @@ impl DurableMark {
         let file = self.file(dir)?;
         file.write_all_at(&mut [IoSlice::new(&encode(durable_end))], 0)
             .map_err(|error| LogError::io("write", &path, error))?;
-        file.sync_data().map_err(|error| LogError::io("sync", &path, error))
+        file.sync_data()
+            .map_err(|error| LogError::io("sync", &path, error))
     }
 
     /// Closes the file of a bucket that is idle.

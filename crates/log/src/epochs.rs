@@ -66,7 +66,10 @@ impl EpochTable {
         if self.starts.len() == MAX_EPOCHS {
             self.starts.remove(0);
         }
-        self.starts.push(EpochStart { epoch, start_offset });
+        self.starts.push(EpochStart {
+            epoch,
+            start_offset,
+        });
         true
     }
 
@@ -79,23 +82,34 @@ impl EpochTable {
             return None;
         }
         let next = self.starts.partition_point(|start| start.epoch <= epoch);
-        let end_offset = self.starts.get(next).map_or(log_end_offset, |next| next.start_offset);
+        let end_offset = self
+            .starts
+            .get(next)
+            .map_or(log_end_offset, |next| next.start_offset);
         // Older than all that is known: nothing of it is left, so both logs
         // agree at most up to where the first known epoch begins.
-        let epoch = if next == 0 { epoch } else { self.starts[next - 1].epoch };
+        let epoch = if next == 0 {
+            epoch
+        } else {
+            self.starts[next - 1].epoch
+        };
         Some(EpochEnd { epoch, end_offset })
     }
 
     /// Forgets what was written at `end_offset` and beyond.
     pub(crate) fn truncate_to(&mut self, end_offset: i64) {
-        let kept = self.starts.partition_point(|start| start.start_offset < end_offset);
+        let kept = self
+            .starts
+            .partition_point(|start| start.start_offset < end_offset);
         self.starts.truncate(kept);
     }
 
     /// Forgets what was written before `log_start_offset`; the epoch that spans
     /// it begins there now.
     pub(crate) fn raise_start_to(&mut self, log_start_offset: i64) {
-        let after = self.starts.partition_point(|start| start.start_offset <= log_start_offset);
+        let after = self
+            .starts
+            .partition_point(|start| start.start_offset <= log_start_offset);
         if after > 0 {
             self.starts.drain(..after - 1);
             self.starts[0].start_offset = log_start_offset;
@@ -116,7 +130,9 @@ mod tests {
     }
 
     fn end(table: &EpochTable, epoch: i32) -> Option<(i32, i64)> {
-        table.end_of(LeaderEpoch(epoch), 100).map(|end| (end.epoch.0, end.end_offset))
+        table
+            .end_of(LeaderEpoch(epoch), 100)
+            .map(|end| (end.epoch.0, end.end_offset))
     }
 
     #[test]
@@ -162,7 +178,10 @@ mod tests {
 
     #[test]
     fn stored_entries_must_ascend() {
-        let start = |epoch, start_offset| EpochStart { epoch: LeaderEpoch(epoch), start_offset };
+        let start = |epoch, start_offset| EpochStart {
+            epoch: LeaderEpoch(epoch),
+            start_offset,
+        };
         assert!(EpochTable::from_starts(vec![start(1, 0), start(2, 5)]).is_some());
         assert!(EpochTable::from_starts(vec![start(1, 0), start(1, 5)]).is_none());
         assert!(EpochTable::from_starts(vec![start(1, 5), start(2, 5)]).is_none());

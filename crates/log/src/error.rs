@@ -119,7 +119,11 @@ impl LogError {
     }
 
     pub(crate) fn damaged(path: PathBuf, position: u64, reason: impl Into<String>) -> Self {
-        Self::Damaged { path, position, reason: reason.into() }
+        Self::Damaged {
+            path,
+            position,
+            reason: reason.into(),
+        }
     }
 
     /// Whether a file that was expected is not there, because it was deleted

@@ -73,7 +73,9 @@ impl HeaderReader {
             return Ok(None);
         }
         if left < MIN_HEADER_LEN as u64 {
-            return Err(WalkError::Damage(format!("{left} bytes are too few for a batch")));
+            return Err(WalkError::Damage(format!(
+                "{left} bytes are too few for a batch"
+            )));
         }
         let len = MAX_HEADER_LEN.min(left as usize);
         let bytes = self.window(len, left).map_err(WalkError::Io)?;
@@ -104,7 +106,11 @@ impl HeaderReader {
         let buffered = self.buffer_start..self.buffer_start + self.buffer.len() as u64;
         if !(buffered.contains(&position) && position + len as u64 <= buffered.end) {
             let wanted = if self.last_batch_len <= SMALL_BATCH_BYTES {
-                if self.last_batch_len == 0 { SMALL_BATCH_BYTES } else { READ_AHEAD_BYTES }
+                if self.last_batch_len == 0 {
+                    SMALL_BATCH_BYTES
+                } else {
+                    READ_AHEAD_BYTES
+                }
             } else {
                 len
             };

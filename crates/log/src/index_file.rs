@@ -72,7 +72,10 @@ pub(crate) fn decode(bytes: &[u8], base_offset: i64) -> Option<SparseIndex> {
             earlier_max_timestamp_ms: i64::from_le_bytes(entry[8..16].try_into().expect("8 bytes")),
         })
         .collect();
-    let end = Boundary { position: stored(16) as u64, offset: stored(24) };
+    let end = Boundary {
+        position: stored(16) as u64,
+        offset: stored(24),
+    };
     let interval_bytes = u32::from_le_bytes(header[40..44].try_into().expect("4 bytes"));
     SparseIndex::from_parts(base_offset, interval_bytes, entries, end, stored(32))
 }
@@ -87,7 +90,10 @@ mod tests {
     fn index() -> SparseIndex {
         let mut index = SparseIndex::new(7, 100);
         for number in 0..50 {
-            let spec = BatchSpec { base_offset: 7 + number, ..BatchSpec::default() };
+            let spec = BatchSpec {
+                base_offset: 7 + number,
+                ..BatchSpec::default()
+            };
             index.push(&BatchHeader::parse(&spec.empty()).unwrap());
         }
         index

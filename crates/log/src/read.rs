@@ -65,7 +65,9 @@ impl LogSlice {
                 LogPart::File(range) => {
                     let start = all.len();
                     all.resize(start + range.len as usize, 0);
-                    range.file.read_exact_at(&mut all[start..], range.position)?;
+                    range
+                        .file
+                        .read_exact_at(&mut all[start..], range.position)?;
                 }
             }
         }
@@ -122,7 +124,11 @@ impl LogTablet {
                     // Deleted by retention while on the way to it.
                     Err(error) if error.is_missing_file() => {
                         self.check_in_range(start_offset)?;
-                        return if slice.len == 0 { Err(error) } else { Ok(slice.finish()) };
+                        return if slice.len == 0 {
+                            Err(error)
+                        } else {
+                            Ok(slice.finish())
+                        };
                     }
                     Err(error) => return Err(error),
                 }
@@ -141,7 +147,11 @@ impl LogTablet {
         if (start..=end).contains(&offset) {
             Ok(())
         } else {
-            Err(LogError::OffsetOutOfRange { requested: offset, start, end })
+            Err(LogError::OffsetOutOfRange {
+                requested: offset,
+                start,
+                end,
+            })
         }
     }
 
@@ -150,7 +160,11 @@ impl LogTablet {
         let segments = self.segments.read();
         let after = segments.partition_point(|segment| segment.base_offset() <= offset);
         let first = after.saturating_sub(1);
-        segments.range(first..).take(SEGMENTS_AT_ONCE).cloned().collect()
+        segments
+            .range(first..)
+            .take(SEGMENTS_AT_ONCE)
+            .cloned()
+            .collect()
     }
 }
 
@@ -201,14 +215,19 @@ impl SliceBuilder {
         let start = if self.end_offset > segment.base_offset() {
             segment.batch_containing(dir, self.end_offset)?
         } else {
-            Boundary { offset: segment.base_offset(), position: 0 }
+            Boundary {
+                offset: segment.base_offset(),
+                position: 0,
+            }
         };
         let visible_end = if segment_end.offset <= limit {
             segment_end
         } else {
             segment.batch_containing(dir, limit)?
         };
-        let budget = start.position.saturating_add(request.max_bytes.saturating_sub(self.len));
+        let budget = start
+            .position
+            .saturating_add(request.max_bytes.saturating_sub(self.len));
         let mut end = if visible_end.position <= budget {
             visible_end
         } else {
@@ -222,11 +241,16 @@ impl SliceBuilder {
             end = segment.batch_end(dir, start)?;
         }
         if end.position > start.position {
-            self.add_range(segment.open(dir)?, start, end).map_err(|error| {
-                LogError::io("read", &dir.segment_path(segment.base_offset()), error)
-            })?;
+            self.add_range(segment.open(dir)?, start, end)
+                .map_err(|error| {
+                    LogError::io("read", &dir.segment_path(segment.base_offset()), error)
+                })?;
         }
-        Ok(if end == segment_end { SegmentRead::Whole } else { SegmentRead::Part })
+        Ok(if end == segment_end {
+            SegmentRead::Whole
+        } else {
+            SegmentRead::Part
+        })
     }
 
     fn add_range(
@@ -243,7 +267,11 @@ impl SliceBuilder {
         } else {
             self.flush_inline();
             self.file_ranges += 1;
-            self.parts.push(LogPart::File(FileRange { file, position: start.position, len }));
+            self.parts.push(LogPart::File(FileRange {
+                file,
+                position: start.position,
+                len,
+            }));
         }
         if self.len == 0 {
             self.base_offset = start.offset;
@@ -255,7 +283,8 @@ impl SliceBuilder {
 
     fn flush_inline(&mut self) {
         if !self.inline.is_empty() {
-            self.parts.push(LogPart::Bytes(self.inline.split().freeze()));
+            self.parts
+                .push(LogPart::Bytes(self.inline.split().freeze()));
         }
     }
 

@@ -142,13 +142,18 @@ pub(crate) fn recover(dir: &BucketDir, config: &LogConfig) -> Result<Recovered, 
     files.retain(|entry| !entry.is_dir);
     let (checkpoint, used) = checkpoint::load(dir)?;
     let mark = durable_mark::load(dir)?;
-    let first_base = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.first_segment_base);
+    let first_base = checkpoint
+        .as_ref()
+        .map_or(0, |checkpoint| checkpoint.first_segment_base);
 
     let mut found: Vec<Found> = files
         .iter()
         .filter_map(|entry| {
             let base_offset = base_offset_of(&entry.name, ".log")?;
-            Some(Found { base_offset, len: entry.len })
+            Some(Found {
+                base_offset,
+                len: entry.len,
+            })
         })
         .collect();
     found.sort_unstable_by_key(|segment| segment.base_offset);
@@ -211,18 +216,33 @@ impl<'a> Recovery<'a> {
             _ => 0,
         };
         let checkpoint = checkpoint.unwrap_or_else(|| Checkpoint::empty_at(first_base));
-        let report = RecoveryReport { checkpoint: used, ..RecoveryReport::default() };
-        Self { dir, config, checkpoint, mark, found, report }
+        let report = RecoveryReport {
+            checkpoint: used,
+            ..RecoveryReport::default()
+        };
+        Self {
+            dir,
+            config,
+            checkpoint,
+            mark,
+            found,
+            report,
+        }
     }
 
     /// End of what was promised to be durable.
     fn promised_end(&self) -> i64 {
-        self.mark.unwrap_or(i64::MIN).max(self.checkpoint.recovery.offset)
+        self.mark
+            .unwrap_or(i64::MIN)
+            .max(self.checkpoint.recovery.offset)
     }
 
     fn run(mut self) -> Result<Recovered, LogError> {
         self.report.log_start_offset = self.checkpoint.log_start_offset;
-        let mut end = Boundary { offset: self.checkpoint.log_start_offset, position: 0 };
+        let mut end = Boundary {
+            offset: self.checkpoint.log_start_offset,
+            position: 0,
+        };
         let mut head_lost = None;
         let mut stop = None;
         if let Some(first) = self.found.first().map(|first| first.base_offset)
@@ -232,7 +252,10 @@ impl<'a> Recovery<'a> {
         }
         if stop.is_none() && !self.found.is_empty() {
             let point = self.checkpoint.recovery;
-            end = Boundary { offset: point.offset, position: point.position };
+            end = Boundary {
+                offset: point.offset,
+                position: point.position,
+            };
             stop = match self.check_promised_files()? {
                 Some(stop) => Some(stop),
                 None => self.scan(&mut end)?,
@@ -248,8 +271,11 @@ impl<'a> Recovery<'a> {
                 (None, Some(reason)) => reason,
                 (None, None) => "there is nothing behind".to_owned(),
             };
-            self.report.quarantine =
-                Some(Quarantine { readable_end: end.offset, promised_end, reason });
+            self.report.quarantine = Some(Quarantine {
+                readable_end: end.offset,
+                promised_end,
+                reason,
+            });
         }
         if let Some(stop) = stop {
             if self.report.quarantine.is_some() {
@@ -270,15 +296,32 @@ impl<'a> Recovery<'a> {
         let fell_back = self.report.checkpoint == CheckpointUsed::Previous;
         if !fell_back && self.promised_end() <= expected {
             // They were never durable, so what follows was not either.
-            let end = Boundary { offset: expected, position: 0 };
-            let damage = Damage { reason, batch_len: None };
-            return (None, Some(Stop { index: 0, drop_segment: true, end, damage }));
+            let end = Boundary {
+                offset: expected,
+                position: 0,
+            };
+            let damage = Damage {
+                reason,
+                batch_len: None,
+            };
+            return (
+                None,
+                Some(Stop {
+                    index: 0,
+                    drop_segment: true,
+                    end,
+                    damage,
+                }),
+            );
         }
         self.report.log_start_offset = self.report.log_start_offset.max(first);
         if self.checkpoint.recovery.segment_base < first {
             // The recovery point is gone as well: read everything there is.
-            self.checkpoint.recovery =
-                RecoveryPoint { offset: first, segment_base: first, position: 0 };
+            self.checkpoint.recovery = RecoveryPoint {
+                offset: first,
+                segment_base: first,
+                position: 0,
+            };
         }
         // After a fall-back it is retention that has deleted them since.
         ((!fell_back).then_some(reason), None)
@@ -288,7 +331,9 @@ impl<'a> Recovery<'a> {
     /// are all there; looks into them only if they are not.
     fn check_promised_files(&mut self) -> Result<Option<Stop>, LogError> {
         let point = self.checkpoint.recovery;
-        let sealed = self.found.partition_point(|segment| segment.base_offset < point.segment_base);
+        let sealed = self
+            .found
+            .partition_point(|segment| segment.base_offset < point.segment_base);
         let bytes: u64 = self.found[..sealed].iter().map(|segment| segment.len).sum();
         let complete =
             sealed as u64 == self.checkpoint.sealed_count && bytes == self.checkpoint.sealed_bytes;
@@ -314,15 +359,29 @@ impl<'a> Recovery<'a> {
             _ if point.position == 0 => return Ok(None),
             _ => format!("segment {} is missing", segment_name(point.segment_base)),
         };
-        let damage = Damage { reason, batch_len: None };
-        let end = Boundary { offset: point.segment_base, position: 0 };
-        Ok(Some(Stop { index: sealed, drop_segment: true, end, damage }))
+        let damage = Damage {
+            reason,
+            batch_len: None,
+        };
+        let end = Boundary {
+            offset: point.segment_base,
+            position: 0,
+        };
+        Ok(Some(Stop {
+            index: sealed,
+            drop_segment: true,
+            end,
+            damage,
+        }))
     }
 
     /// Reads a segment whole that should end at `expected_end`.
     fn scan_sealed(&mut self, index: usize, expected_end: i64) -> Result<Option<Stop>, LogError> {
         let segment = self.found[index];
-        let start = Boundary { offset: segment.base_offset, position: 0 };
+        let start = Boundary {
+            offset: segment.base_offset,
+            position: 0,
+        };
         let path = self.dir.segment_path(segment.base_offset);
         let file = self
             .dir
@@ -331,7 +390,10 @@ impl<'a> Recovery<'a> {
             .map_err(|error| LogError::io("open", &path, error))?;
         let mut scanner = BatchScanner::new(&*file, start, segment.len);
         let damage = loop {
-            match scanner.step().map_err(|error| LogError::io("read", &path, error))? {
+            match scanner
+                .step()
+                .map_err(|error| LogError::io("read", &path, error))?
+            {
                 Scanned::Batch(header) if header.next_offset() <= expected_end => {}
                 Scanned::End if scanner.at().offset == expected_end => return Ok(None),
                 Scanned::Damage(damage) => break damage,
@@ -347,28 +409,54 @@ impl<'a> Recovery<'a> {
             }
         };
         let end = scanner.at();
-        Ok(Some(Stop { index, drop_segment: end.position == 0 && index > 0, end, damage }))
+        Ok(Some(Stop {
+            index,
+            drop_segment: end.position == 0 && index > 0,
+            end,
+            damage,
+        }))
     }
 
     /// Reads everything from the recovery point on. Moves `end` to where the
     /// valid batches end.
     fn scan(&mut self, end: &mut Boundary) -> Result<Option<Stop>, LogError> {
         let point = self.checkpoint.recovery;
-        let first = self.found.partition_point(|segment| segment.base_offset < point.segment_base);
+        let first = self
+            .found
+            .partition_point(|segment| segment.base_offset < point.segment_base);
         for index in first..self.found.len() {
             let segment = self.found[index];
             if segment.base_offset != point.segment_base {
                 if segment.base_offset != end.offset {
                     let reason = format!("it follows a segment that ends at {}", end.offset);
-                    *end = Boundary { offset: end.offset, position: 0 };
-                    let damage = Damage { reason, batch_len: None };
-                    return Ok(Some(Stop { index, drop_segment: true, end: *end, damage }));
+                    *end = Boundary {
+                        offset: end.offset,
+                        position: 0,
+                    };
+                    let damage = Damage {
+                        reason,
+                        batch_len: None,
+                    };
+                    return Ok(Some(Stop {
+                        index,
+                        drop_segment: true,
+                        end: *end,
+                        damage,
+                    }));
                 }
-                *end = Boundary { offset: segment.base_offset, position: 0 };
+                *end = Boundary {
+                    offset: segment.base_offset,
+                    position: 0,
+                };
             }
             if let Some(damage) = self.scan_segment(segment, end)? {
                 let drop_segment = end.position == 0 && index > 0;
-                return Ok(Some(Stop { index, drop_segment, end: *end, damage }));
+                return Ok(Some(Stop {
+                    index,
+                    drop_segment,
+                    end: *end,
+                    damage,
+                }));
             }
         }
         Ok(None)
@@ -390,7 +478,9 @@ impl<'a> Recovery<'a> {
             .map_err(|error| LogError::io("open", &path, error))?;
         let mut scanner = BatchScanner::new(&*file, *end, segment.len);
         loop {
-            let scanned = scanner.step().map_err(|error| LogError::io("read", &path, error))?;
+            let scanned = scanner
+                .step()
+                .map_err(|error| LogError::io("read", &path, error))?;
             let header = match scanned {
                 Scanned::Batch(header) => header,
                 Scanned::End => return Ok(None),
@@ -402,7 +492,9 @@ impl<'a> Recovery<'a> {
                 checkpoint.max_timestamp_ms.max(header.commit_timestamp_ms);
             checkpoint.writers.record(&header, self.config.max_writers);
             if let Some(epoch) = header.leader_epoch.filter(|epoch| *epoch >= 0) {
-                checkpoint.epochs.assign(LeaderEpoch(epoch), header.base_offset);
+                checkpoint
+                    .epochs
+                    .assign(LeaderEpoch(epoch), header.base_offset);
             }
             self.report.scanned_batches += 1;
             self.report.scanned_bytes += header.total_len as u64;
@@ -427,10 +519,13 @@ impl<'a> Recovery<'a> {
         let later = &self.found[stop.index + 1..];
         let path = self.dir.segment_path(segment.base_offset);
         // A segment that is dropped for a gap in front of it has no valid part.
-        let position = if stop.drop_segment { 0 } else { stop.end.position };
+        let position = if stop.drop_segment {
+            0
+        } else {
+            stop.end.position
+        };
         let torn_bytes = segment.len - position;
-        self.report.cut_bytes =
-            torn_bytes + later.iter().map(|segment| segment.len).sum::<u64>();
+        self.report.cut_bytes = torn_bytes + later.iter().map(|segment| segment.len).sum::<u64>();
         tracing::info!(
             log = ?self.dir.path(), end = stop.end.offset, bytes = self.report.cut_bytes,
             reason = %stop.damage.reason, "torn tail is cut off"
@@ -458,7 +553,12 @@ impl<'a> Recovery<'a> {
             );
         } else {
             // Newest first, so that what a crash leaves is a prefix again.
-            names.extend(later.iter().rev().map(|segment| segment_name(segment.base_offset)));
+            names.extend(
+                later
+                    .iter()
+                    .rev()
+                    .map(|segment| segment_name(segment.base_offset)),
+            );
         }
         if stop.drop_segment {
             names.push(segment_name(segment.base_offset));
@@ -475,8 +575,10 @@ impl<'a> Recovery<'a> {
                 .fs()
                 .open(&path, OpenMode::ReadWrite)
                 .map_err(|error| LogError::io("open", &path, error))?;
-            file.set_len(position).map_err(|error| LogError::io("cut", &path, error))?;
-            file.sync_data().map_err(|error| LogError::io("sync", &path, error))?;
+            file.set_len(position)
+                .map_err(|error| LogError::io("cut", &path, error))?;
+            file.sync_data()
+                .map_err(|error| LogError::io("sync", &path, error))?;
         }
         Ok(())
     }
@@ -495,7 +597,10 @@ impl<'a> Recovery<'a> {
             let mut bytes = vec![0; len as usize];
             file.read_exact_at(&mut bytes, position)
                 .map_err(|error| LogError::io("read", &path, error))?;
-            let name = format!("{}.{position}.{SET_ASIDE}", segment_name(segment.base_offset));
+            let name = format!(
+                "{}.{position}.{SET_ASIDE}",
+                segment_name(segment.base_offset)
+            );
             self.dir.write_small(&name, &bytes)?;
             Ok(name)
         };
@@ -548,7 +653,10 @@ impl<'a> Recovery<'a> {
         for (index, segment) in self.found.iter().enumerate() {
             let is_last = index + 1 == self.found.len();
             let segment_end = match self.found.get(index + 1) {
-                Some(next) => Boundary { offset: next.base_offset, position: segment.len },
+                Some(next) => Boundary {
+                    offset: next.base_offset,
+                    position: segment.len,
+                },
                 None => self.end_in(segment, end),
             };
             let id = self.dir.resources.new_segment_id();
@@ -559,15 +667,23 @@ impl<'a> Recovery<'a> {
             }
             segments.push_back(Arc::new(segment));
         }
-        let unsynced = if synced_end < end.offset {
-            let segments = segments
+        // The entry of the last segment may be unsynced even when it is empty.
+        // Once something was durable, so were the directories above.
+        let dirs = match segments.len() {
+            0 => UnsyncedDirs::None,
+            _ if synced_end > self.report.log_start_offset => UnsyncedDirs::Bucket,
+            _ => UnsyncedDirs::Lineage,
+        };
+        let unsynced = Unsynced {
+            segments: segments
                 .iter()
                 .filter(|segment| segment.end().offset > synced_end)
-                .map(|segment| UnsyncedSegment { segment: Arc::clone(segment), file: None })
-                .collect();
-            Unsynced { segments, dirs: UnsyncedDirs::Lineage }
-        } else {
-            Unsynced::default()
+                .map(|segment| UnsyncedSegment {
+                    segment: Arc::clone(segment),
+                    file: None,
+                })
+                .collect(),
+            dirs,
         };
         Recovered {
             segments,
@@ -586,7 +702,10 @@ impl<'a> Recovery<'a> {
     fn end_in(&self, segment: &Found, end: Boundary) -> Boundary {
         // The last segment was dropped whole, or never had a batch.
         if end.position == 0 && end.offset > segment.base_offset {
-            return Boundary { offset: end.offset, position: segment.len };
+            return Boundary {
+                offset: end.offset,
+                position: segment.len,
+            };
         }
         end
     }

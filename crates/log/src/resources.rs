@@ -66,7 +66,9 @@ impl LogResources {
             loaded.segments.push_back((Arc::downgrade(segment), bytes));
             loaded.bytes += bytes;
             while loaded.bytes > SEALED_INDEX_BYTES && loaded.segments.len() > 1 {
-                let Some((segment, bytes)) = loaded.segments.pop_front() else { break };
+                let Some((segment, bytes)) = loaded.segments.pop_front() else {
+                    break;
+                };
                 loaded.bytes -= bytes;
                 unload.push(segment);
             }
@@ -79,7 +81,10 @@ impl LogResources {
 
 impl fmt::Debug for LogResources {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LogResources").field("data_dir", &self.data_dir).finish()
+        formatter
+            .debug_struct("LogResources")
+            .field("data_dir", &self.data_dir)
+            .finish()
     }
 }
 

@@ -53,7 +53,15 @@ impl LogTablet {
     }
 
     fn search_timestamp(&self, timestamp_ms: i64) -> Result<Option<i64>, LogError> {
-        let segments: Vec<Arc<Segment>> = self.segments.read().iter().cloned().collect();
+        // Without the active segment while it is empty: it has no time.
+        let segments: Vec<Arc<Segment>> = {
+            let segments = self.segments.read();
+            segments
+                .iter()
+                .filter(|segment| segment.size_bytes() > 0)
+                .cloned()
+                .collect()
+        };
         // Commit timestamps never decrease within a log, so the first segment
         // that is not all older is found by halving.
         let (mut low, mut high) = (0, segments.len());
@@ -65,8 +73,11 @@ impl LogTablet {
                 high = middle;
             }
         }
-        let Some(segment) = segments.get(low) else { return Ok(None) };
-        Ok(Some(segment.batch_at_time(&self.dir, timestamp_ms)?.offset))
+        let Some(segment) = segments.get(low) else {
+            return Ok(None);
+        };
+        let found = segment.batch_at_time(&self.dir, timestamp_ms)?;
+        Ok((found != segment.end()).then_some(found.offset))
     }
 
     /// The offset below which whole segments may be deleted: those that `rule`
@@ -82,8 +93,9 @@ impl LogTablet {
         limit_offset: i64,
         now_ms: i64,
     ) -> Result<i64, LogError> {
-        let mut excess_bytes =
-            rule.retain_bytes.map_or(0, |retain| self.size_bytes().saturating_sub(retain));
+        let mut excess_bytes = rule
+            .retain_bytes
+            .map_or(0, |retain| self.size_bytes().saturating_sub(retain));
         let ttl_ms = rule.ttl_ms.filter(|ttl| *ttl > 0);
         let mut before = self.log_start_offset();
         // One at a time: the list is long when segments are tiny, and usually
@@ -126,6 +138,7 @@ impl LogTablet {
     /// the next open removes it.
     pub fn delete_segments_before(&self, offset: i64, now_ms: i64) -> Result<Deleted, LogError> {
         let _disk_state = self.disk_state.lock();
+        self.check_writable()?;
         let deletable: Vec<Arc<Segment>> = {
             let segments = self.segments.read();
             let sealed = segments.len().saturating_sub(1);
@@ -136,7 +149,9 @@ impl LogTablet {
                 .cloned()
                 .collect()
         };
-        let Some(last) = deletable.last() else { return Ok(Deleted::default()) };
+        let Some(last) = deletable.last() else {
+            return Ok(Deleted::default());
+        };
         let new_start = last.end().offset;
         let bytes = deletable.iter().map(|segment| segment.size_bytes()).sum();
 
@@ -167,6 +182,9 @@ impl LogTablet {
                 }
             }
         }
-        Ok(Deleted { segments: deletable.len(), bytes })
+        Ok(Deleted {
+            segments: deletable.len(),
+            bytes,
+        })
     }
 }

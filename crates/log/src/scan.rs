@@ -32,7 +32,10 @@ pub(crate) struct Damage {
 
 impl Damage {
     fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), batch_len: None }
+        Self {
+            reason: reason.into(),
+            batch_len: None,
+        }
     }
 }
 
@@ -48,7 +51,13 @@ pub(crate) struct BatchScanner<'a> {
 
 impl<'a> BatchScanner<'a> {
     pub fn new(file: &'a dyn StorageFile, start: Boundary, end_position: u64) -> Self {
-        Self { file, at: start, end_position, buffer: Vec::new(), buffer_start: 0 }
+        Self {
+            file,
+            at: start,
+            end_position,
+            buffer: Vec::new(),
+            buffer_start: 0,
+        }
     }
 
     /// Where the next batch begins.
@@ -99,7 +108,10 @@ impl<'a> BatchScanner<'a> {
         let Some(next_offset) = header.last_offset().checked_add(1) else {
             return Ok(Scanned::Damage(Damage::new("offsets overflow")));
         };
-        self.at = Boundary { offset: next_offset, position: end };
+        self.at = Boundary {
+            offset: next_offset,
+            position: end,
+        };
         Ok(Scanned::Batch(header))
     }
 

@@ -44,7 +44,10 @@ impl Segment {
     pub fn create(id: u64, base_offset: i64, index_interval_bytes: u32) -> Self {
         let segment = Self::found(
             id,
-            Boundary { offset: base_offset, position: 0 },
+            Boundary {
+                offset: base_offset,
+                position: 0,
+            },
             base_offset,
             index_interval_bytes,
         );
@@ -144,13 +147,18 @@ impl Segment {
     /// The index as a file, if the segment has one loaded and deserves it.
     pub fn encode_index(&self) -> Option<Vec<u8>> {
         let index = self.index.lock();
-        let index = index.as_deref().filter(|index| index.end().position >= MIN_INDEXED_BYTES)?;
+        let index = index
+            .as_deref()
+            .filter(|index| index.end().position >= MIN_INDEXED_BYTES)?;
         Some(index_file::encode(index))
     }
 
     pub fn write_index(&self, dir: &BucketDir, bytes: &[u8]) -> Result<(), LogError> {
         let path = dir.index_path(self.base_offset);
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         dir.write_small(name, bytes).map(drop)
     }
 
@@ -212,7 +220,10 @@ impl Segment {
         let mut index = None;
         if use_file && end.position >= MIN_INDEXED_BYTES {
             let path = dir.index_path(self.base_offset);
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
             index = dir
                 .read_small(name, index_file::MAX_INDEX_FILE_LEN)?
                 .and_then(|bytes| index_file::decode(&bytes, self.base_offset))
@@ -221,8 +232,8 @@ impl Segment {
                     covered.position <= end.position && covered.offset <= end.offset
                 });
         }
-        let mut index = index
-            .unwrap_or_else(|| SparseIndex::new(self.base_offset, self.index_interval_bytes));
+        let mut index =
+            index.unwrap_or_else(|| SparseIndex::new(self.base_offset, self.index_interval_bytes));
         if index.end().position < end.position {
             let mut reader = HeaderReader::new(self.open(dir)?, index.end(), end.position);
             loop {
@@ -249,18 +260,11 @@ impl Segment {
         Ok(index)
     }
 
-    fn walk_error(
-        &self,
-        dir: &BucketDir,
-        position: u64,
-        error: WalkError,
-    ) -> LogError {
+    fn walk_error(&self, dir: &BucketDir, position: u64, error: WalkError) -> LogError {
         let path = dir.segment_path(self.base_offset);
         match error {
             // The file is shorter than it was.
-            WalkError::Io(error)
-                if error.kind() == io::ErrorKind::UnexpectedEof =>
-            {
+            WalkError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 LogError::damaged(path, position, error.to_string())
             }
             error => error.at(path, position),
@@ -273,9 +277,11 @@ impl Segment {
         dir: &BucketDir,
         offset: i64,
     ) -> Result<Boundary, LogError> {
-        self.seek(dir, |index| index.floor_of_offset(offset), |header| {
-            header.next_offset() > offset
-        })
+        self.seek(
+            dir,
+            |index| index.floor_of_offset(offset),
+            |header| header.next_offset() > offset,
+        )
     }
 
     /// Where the batch ends that begins at `start`, before the end of the segment.
@@ -314,9 +320,11 @@ impl Segment {
         dir: &BucketDir,
         timestamp_ms: i64,
     ) -> Result<Boundary, LogError> {
-        self.seek(dir, |index| index.floor_of_timestamp(timestamp_ms), |header| {
-            header.commit_timestamp_ms >= timestamp_ms
-        })
+        self.seek(
+            dir,
+            |index| index.floor_of_timestamp(timestamp_ms),
+            |header| header.commit_timestamp_ms >= timestamp_ms,
+        )
     }
 
     /// Walks from a boundary of the index to the first batch of which `found`

@@ -49,7 +49,10 @@ impl SparseIndex {
             interval_bytes: interval_bytes.max(1),
             entries: Vec::new(),
             recent: VecDeque::new(),
-            end: Boundary { offset: base_offset, position: 0 },
+            end: Boundary {
+                offset: base_offset,
+                position: 0,
+            },
             max_timestamp_ms: i64::MIN,
         }
     }
@@ -110,7 +113,10 @@ impl SparseIndex {
 
     /// Adds the batch that begins at the end of what is covered.
     pub fn push(&mut self, header: &BatchHeader) {
-        let start = Boundary { offset: header.base_offset, position: self.end.position };
+        let start = Boundary {
+            offset: header.base_offset,
+            position: self.end.position,
+        };
         self.push_entry(start);
         if self.recent.len() == RECENT_BATCHES {
             self.recent.pop_front();
@@ -143,7 +149,11 @@ impl SparseIndex {
             self.interval_bytes = self.interval_bytes.saturating_mul(2);
         }
         let earlier_max_timestamp_ms = self.max_timestamp_ms;
-        self.entries.push(IndexEntry { relative_offset, position, earlier_max_timestamp_ms });
+        self.entries.push(IndexEntry {
+            relative_offset,
+            position,
+            earlier_max_timestamp_ms,
+        });
     }
 
     fn boundary(&self, entry: &IndexEntry) -> Boundary {
@@ -154,7 +164,10 @@ impl SparseIndex {
     }
 
     fn start(&self) -> Boundary {
-        Boundary { offset: self.base_offset, position: 0 }
+        Boundary {
+            offset: self.base_offset,
+            position: 0,
+        }
     }
 
     /// The last known boundary of which `is_before` holds, which must hold for
@@ -167,7 +180,9 @@ impl SparseIndex {
         if recent > 0 {
             return self.recent[recent - 1];
         }
-        let entries = self.entries.partition_point(|entry| is_before(self.boundary(entry)));
+        let entries = self
+            .entries
+            .partition_point(|entry| is_before(self.boundary(entry)));
         match entries {
             0 => self.start(),
             count => self.boundary(&self.entries[count - 1]),
@@ -203,9 +218,16 @@ mod tests {
     use super::*;
 
     fn header(base_offset: i64, commit_timestamp_ms: i64, total_len: usize) -> BatchHeader {
-        let spec = BatchSpec { base_offset, commit_timestamp_ms, ..BatchSpec::default() };
+        let spec = BatchSpec {
+            base_offset,
+            commit_timestamp_ms,
+            ..BatchSpec::default()
+        };
         let header = BatchHeader::parse(&spec.build(2, &[], &[], b"").unwrap()).unwrap();
-        BatchHeader { total_len, ..header }
+        BatchHeader {
+            total_len,
+            ..header
+        }
     }
 
     /// `count` batches of 100 bytes and 2 offsets from offset 50, the time
@@ -228,7 +250,10 @@ mod tests {
                 let floor = index.floor_of_offset(offset);
                 assert!(floor.offset <= offset && offset - floor.offset <= 8);
                 assert_eq!(floor.position, (floor.offset - 50) as u64 / 2 * 100);
-                assert_eq!(floor, index.floor_of_offset(offset + 1).min_by_offset(floor));
+                assert_eq!(
+                    floor,
+                    index.floor_of_offset(offset + 1).min_by_offset(floor)
+                );
                 let position = number as u64 * 100;
                 let floor = index.floor_of_position(position + 7);
                 assert!(floor.position <= position && position - floor.position <= 400);
@@ -240,7 +265,11 @@ mod tests {
 
     impl Boundary {
         fn min_by_offset(self, other: Self) -> Self {
-            if other.offset < self.offset { other } else { self }
+            if other.offset < self.offset {
+                other
+            } else {
+                self
+            }
         }
     }
 
@@ -248,7 +277,10 @@ mod tests {
     fn the_tail_is_known_exactly() {
         let index = index(1_000, 1 << 20);
         for number in 968..=1_000 {
-            assert_eq!(index.floor_of_offset(50 + 2 * number).position, number as u64 * 100);
+            assert_eq!(
+                index.floor_of_offset(50 + 2 * number).position,
+                number as u64 * 100
+            );
         }
     }
 
@@ -272,7 +304,13 @@ mod tests {
         for number in 1..100 {
             index.push(&header((1 << 40) + 2 * number, 0, 100));
         }
-        assert_eq!(index.floor_of_offset(1 << 40), Boundary { offset: 0, position: 0 });
+        assert_eq!(
+            index.floor_of_offset(1 << 40),
+            Boundary {
+                offset: 0,
+                position: 0
+            }
+        );
     }
 
     #[test]
@@ -285,7 +323,10 @@ mod tests {
         let mut swapped = good.entries().to_vec();
         swapped.swap(1, 2);
         assert!(rebuilt(swapped, good.end()).is_none());
-        let short = Boundary { offset: 60, position: 500 };
+        let short = Boundary {
+            offset: 60,
+            position: 500,
+        };
         assert!(rebuilt(good.entries().to_vec(), short).is_none());
     }
 }

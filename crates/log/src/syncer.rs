@@ -49,7 +49,11 @@ impl Syncer {
     #[must_use]
     pub fn new(max_threads: usize, clock: Arc<dyn Clock>) -> Self {
         Self {
-            pool: Arc::new(Pool { clock, queue: Mutex::default(), wake: Condvar::new() }),
+            pool: Arc::new(Pool {
+                clock,
+                queue: Mutex::default(),
+                wake: Condvar::new(),
+            }),
             max_threads: max_threads.max(1),
             threads: Mutex::default(),
         }
@@ -88,7 +92,10 @@ impl Syncer {
         }
         let pool = Arc::clone(&self.pool);
         let name = format!("log-sync-{}", threads.len());
-        match std::thread::Builder::new().name(name).spawn(move || pool.work()) {
+        match std::thread::Builder::new()
+            .name(name)
+            .spawn(move || pool.work())
+        {
             Ok(thread) => threads.push(thread),
             // With a thread already there the work is done, only later.
             Err(error) if !threads.is_empty() => {
@@ -185,6 +192,9 @@ impl LogTablet {
 
 impl fmt::Debug for Syncer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Syncer").field("max_threads", &self.max_threads).finish()
+        formatter
+            .debug_struct("Syncer")
+            .field("max_threads", &self.max_threads)
+            .finish()
     }
 }

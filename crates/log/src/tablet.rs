@@ -94,7 +94,10 @@ impl Health {
         match self {
             Self::Writable => Ok(()),
             Self::Failed(reason) => Err(LogError::Failed(reason.to_string())),
-            Self::Quarantined { readable_end, reason } => Err(LogError::Quarantined {
+            Self::Quarantined {
+                readable_end,
+                reason,
+            } => Err(LogError::Quarantined {
                 readable_end: *readable_end,
                 reason: reason.to_string(),
             }),
@@ -146,7 +149,9 @@ impl CheckpointProgress {
     }
 
     pub fn is_due(&self, config: &LogConfig, now_ms: i64) -> bool {
-        let Some(dirty_since_ms) = self.dirty_since_ms else { return false };
+        let Some(dirty_since_ms) = self.dirty_since_ms else {
+            return false;
+        };
         // A clock that went back makes it due, rather than never.
         let too_soon = (0..config.checkpoint_min_interval_ms).contains(&(now_ms - self.last_ms));
         let old = !(0..config.checkpoint_max_interval_ms).contains(&(now_ms - dirty_since_ms));
@@ -156,7 +161,10 @@ impl CheckpointProgress {
     }
 
     pub fn captured(&mut self, now_ms: i64) {
-        *self = Self { last_ms: now_ms, ..Self::default() };
+        *self = Self {
+            last_ms: now_ms,
+            ..Self::default()
+        };
     }
 }
 
@@ -180,7 +188,11 @@ impl LogTablet {
         let dir = BucketDir::new(resources, dir);
         let recovered = recovery::recover(&dir, &config)?;
         let report = recovered.report;
-        let size_bytes = recovered.segments.iter().map(|segment| segment.size_bytes()).sum();
+        let size_bytes = recovered
+            .segments
+            .iter()
+            .map(|segment| segment.size_bytes())
+            .sum();
         let health = match &report.quarantine {
             Some(quarantine) => Health::Quarantined {
                 readable_end: quarantine.readable_end,
@@ -273,7 +285,10 @@ impl LogTablet {
     /// Base offset of the segment that is written, if there is one.
     #[must_use]
     pub fn active_segment_base_offset(&self) -> Option<i64> {
-        self.segments.read().back().map(|segment| segment.base_offset())
+        self.segments
+            .read()
+            .back()
+            .map(|segment| segment.base_offset())
     }
 
     /// Largest commit timestamp in the log; `None` when it never had a batch.
@@ -324,7 +339,10 @@ impl LogTablet {
 
     /// Forgets writers that have long been silent. Returns how many.
     pub fn remove_expired_writers(&self, now_ms: i64) -> usize {
-        self.writer.lock().writers.remove_expired(now_ms, self.config.writer_expiration_ms)
+        self.writer
+            .lock()
+            .writers
+            .remove_expired(now_ms, self.config.writer_expiration_ms)
     }
 
     /// Closes the files of a log that is not being written at the moment. They
@@ -374,7 +392,10 @@ impl LogTablet {
             self.dir.remove(&entry.name)?;
         }
         let path = self.dir.path();
-        self.dir.fs().remove_dir(path).map_err(|error| LogError::io("remove", path, error))
+        self.dir
+            .fs()
+            .remove_dir(path)
+            .map_err(|error| LogError::io("remove", path, error))
     }
 
     fn shut(&self) {

@@ -38,7 +38,11 @@ impl LogTablet {
         self.writer.lock().health.check()?;
         let (start, end) = (self.log_start_offset(), self.end_offset());
         if offset < start {
-            return Err(LogError::OffsetOutOfRange { requested: offset, start, end });
+            return Err(LogError::OffsetOutOfRange {
+                requested: offset,
+                start,
+                end,
+            });
         }
         if offset >= end {
             return Ok(end);
@@ -59,9 +63,11 @@ impl LogTablet {
         checkpoint.writers = writers.clone();
         checkpoint.epochs.truncate_to(cut.offset);
 
-        let result = self.withdraw(&mut writer, &checkpoint, cut.offset).and_then(|()| {
-            self.cut_files(&mut writer, &segments[position + 1..], Some((last, cut)))
-        });
+        let result = self
+            .withdraw(&mut writer, &checkpoint, cut.offset)
+            .and_then(|()| {
+                self.cut_files(&mut writer, &segments[position + 1..], Some((last, cut)))
+            });
         if let Err(error) = result {
             self.fail(&mut writer, &error);
             return Err(error);
@@ -71,7 +77,11 @@ impl LogTablet {
         writer.max_timestamp_ms = checkpoint.max_timestamp_ms;
         writer.writers = writers;
         writer.epochs = checkpoint.epochs;
-        self.publish_cut(&mut writer, cut.offset, checkpoint.sealed_bytes + cut.position);
+        self.publish_cut(
+            &mut writer,
+            cut.offset,
+            checkpoint.sealed_bytes + cut.position,
+        );
         writer.checkpoint.captured(now_ms);
         Ok(cut.offset)
     }
@@ -111,16 +121,23 @@ impl LogTablet {
     ) -> Result<(), LogError> {
         let dir = self.dir.path();
         let fs = self.dir.fs();
-        fs.create_dir_all(dir).map_err(|error| LogError::io("create", dir, error))?;
+        fs.create_dir_all(dir)
+            .map_err(|error| LogError::io("create", dir, error))?;
         for path in self.dir.lineage() {
-            fs.sync_dir(path).map_err(|error| LogError::io("sync", path, error))?;
+            fs.sync_dir(path)
+                .map_err(|error| LogError::io("sync", path, error))?;
         }
         let segments: Vec<Arc<Segment>> = self.segments.read().iter().cloned().collect();
         let first_base = segments.first().map_or(offset, |first| first.base_offset());
-        // While segments go, nothing is promised of them.
-        self.withdraw(writer, &Checkpoint::empty_at(first_base), first_base)?;
+        // While segments go, nothing is promised of them. The mark stays there:
+        // it may be lower than the new start, never higher.
+        self.withdraw(
+            writer,
+            &Checkpoint::empty_at(first_base),
+            first_base.min(offset),
+        )?;
         self.cut_files(writer, &segments, None)?;
-        self.withdraw(writer, &Checkpoint::empty_at(offset), offset)
+        Checkpoint::empty_at(offset).store_alone(&self.dir)
     }
 
     /// Changes a checkpoint of the whole log into one of the log up to `cut` in
@@ -143,7 +160,10 @@ impl LogTablet {
         checkpoint.max_timestamp_ms = i64::MIN;
         let mut reader = HeaderReader::new(
             last.open(&self.dir)?,
-            Boundary { offset: last.base_offset(), position: 0 },
+            Boundary {
+                offset: last.base_offset(),
+                position: 0,
+            },
             cut.position,
         );
         loop {
@@ -159,7 +179,10 @@ impl LogTablet {
                 }
             }
         }
-        if let Some(before) = sealed.last().filter(|_| checkpoint.max_timestamp_ms == i64::MIN) {
+        if let Some(before) = sealed
+            .last()
+            .filter(|_| checkpoint.max_timestamp_ms == i64::MIN)
+        {
             checkpoint.max_timestamp_ms = before.max_timestamp_ms(&self.dir)?;
         }
         Ok(())
@@ -179,8 +202,15 @@ impl LogTablet {
                 break;
             }
             let is_cut = segment.end().offset > cut.offset;
-            let end = if is_cut { cut.position } else { segment.end().position };
-            let start = Boundary { offset: segment.base_offset(), position: 0 };
+            let end = if is_cut {
+                cut.position
+            } else {
+                segment.end().position
+            };
+            let start = Boundary {
+                offset: segment.base_offset(),
+                position: 0,
+            };
             let mut reader = HeaderReader::new(segment.open(&self.dir)?, start, end);
             // Bounded by the segment; only headers of writers in question stay.
             let mut headers = Vec::new();
@@ -221,8 +251,8 @@ impl LogTablet {
         checkpoint.store_alone(&self.dir)
     }
 
-    /// Removes whole segments, newest first, and shortens one.
-    fn cut_files(
+    /// Removes whole segments, newest first, and shortens one, durably.
+    pub(crate) fn cut_files(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
         removed: &[Arc<Segment>],
@@ -233,17 +263,22 @@ impl LogTablet {
         let fs = self.dir.fs();
         for segment in removed.iter().rev() {
             self.dir.resources.handles.forget(segment.id());
-            self.dir.remove_path(&self.dir.segment_path(segment.base_offset()))?;
-            self.dir.remove_path(&self.dir.index_path(segment.base_offset()))?;
+            self.dir
+                .remove_path(&self.dir.segment_path(segment.base_offset()))?;
+            self.dir
+                .remove_path(&self.dir.index_path(segment.base_offset()))?;
         }
         if let Some((segment, cut)) = shortened {
-            self.dir.remove_path(&self.dir.index_path(segment.base_offset()))?;
+            self.dir
+                .remove_path(&self.dir.index_path(segment.base_offset()))?;
             let path = self.dir.segment_path(segment.base_offset());
             let file = fs
                 .open(&path, OpenMode::ReadWrite)
                 .map_err(|error| LogError::io("open", &path, error))?;
-            file.set_len(cut.position).map_err(|error| LogError::io("cut", &path, error))?;
-            file.sync_data().map_err(|error| LogError::io("sync", &path, error))?;
+            file.set_len(cut.position)
+                .map_err(|error| LogError::io("cut", &path, error))?;
+            file.sync_data()
+                .map_err(|error| LogError::io("sync", &path, error))?;
         }
         self.dir.sync()
     }
@@ -252,6 +287,9 @@ impl LogTablet {
         self.size_bytes.store(size_bytes, Ordering::Relaxed);
         self.synced_end.store(end_offset, Ordering::Release);
         self.written_end.store(end_offset, Ordering::Release);
-        writer.unsynced = Unsynced { segments: Vec::new(), dirs: UnsyncedDirs::None };
+        writer.unsynced = Unsynced {
+            segments: Vec::new(),
+            dirs: UnsyncedDirs::None,
+        };
     }
 }

@@ -46,9 +46,11 @@ impl LogTablet {
     pub fn verify(&self, start_offset: i64, max_bytes: u64) -> Result<Verified, LogError> {
         self.check_in_range(start_offset)?;
         let log_end = self.end_offset();
-        let mut verified = Verified { next_offset: start_offset, ..Verified::default() };
-        while verified.next_offset < log_end
-            && (verified.bytes < max_bytes || verified.bytes == 0)
+        let mut verified = Verified {
+            next_offset: start_offset,
+            ..Verified::default()
+        };
+        while verified.next_offset < log_end && (verified.bytes < max_bytes || verified.bytes == 0)
         {
             let Some(segment) = self.segments_from(verified.next_offset).into_iter().next() else {
                 break;
@@ -58,7 +60,10 @@ impl LogTablet {
             // From the start of the segment when the way to the offset is damaged.
             let start = match segment.batch_containing(&self.dir, verified.next_offset) {
                 Ok(start) => start,
-                Err(LogError::Damaged { .. }) => Boundary { offset: base_offset, position: 0 },
+                Err(LogError::Damaged { .. }) => Boundary {
+                    offset: base_offset,
+                    position: 0,
+                },
                 Err(error) => return Err(error),
             };
             let file = segment.open(&self.dir)?;

@@ -114,7 +114,9 @@ impl WriterStates {
     /// The remembered batches of a writer, oldest first.
     #[must_use]
     pub fn batches(&self, writer: WriterId) -> &[WrittenBatch] {
-        self.writers.get(&writer.0).map_or(&[], WriterEntry::batches)
+        self.writers
+            .get(&writer.0)
+            .map_or(&[], WriterEntry::batches)
     }
 
     /// Decides about the batches of one append, in order: the first one that is
@@ -131,7 +133,10 @@ impl WriterStates {
             }
             let entry = self.writers.get(&header.writer_id);
             let repeated = entry.and_then(|entry| {
-                entry.batches().iter().find(|batch| batch.sequence == header.batch_sequence)
+                entry
+                    .batches()
+                    .iter()
+                    .find(|batch| batch.sequence == header.batch_sequence)
             });
             if let Some(batch) = repeated {
                 return Ok(SequenceCheck::Duplicate(*batch));
@@ -168,7 +173,10 @@ impl WriterStates {
         if self.writers.len() >= max_writers && !self.writers.contains_key(&header.writer_id) {
             self.forget_longest_silent(max_writers / 10 + 1);
         }
-        self.writers.entry(header.writer_id).or_default().push(WrittenBatch::of(header));
+        self.writers
+            .entry(header.writer_id)
+            .or_default()
+            .push(WrittenBatch::of(header));
     }
 
     fn forget_longest_silent(&mut self, count: usize) {
@@ -180,12 +188,16 @@ impl WriterStates {
         let (_, newest_forgotten, _) = last_offsets.select_nth_unstable(count - 1);
         let newest_forgotten = *newest_forgotten;
         self.writers.retain(|_, entry| {
-            entry.last().is_some_and(|last| last.last_offset > newest_forgotten)
+            entry
+                .last()
+                .is_some_and(|last| last.last_offset > newest_forgotten)
         });
     }
 
     fn last_offsets(&self) -> impl Iterator<Item = i64> + '_ {
-        self.writers.values().filter_map(|entry| entry.last().map(|last| last.last_offset))
+        self.writers
+            .values()
+            .filter_map(|entry| entry.last().map(|last| last.last_offset))
     }
 
     /// Forgets writers that have been silent for twice the expiration time.
@@ -193,9 +205,8 @@ impl WriterStates {
     pub(crate) fn remove_expired(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
         let before = self.writers.len();
         let oldest = now_ms.saturating_sub(expiration_ms.saturating_mul(2));
-        self.writers.retain(|_, entry| {
-            entry.last().is_some_and(|last| last.timestamp_ms >= oldest)
-        });
+        self.writers
+            .retain(|_, entry| entry.last().is_some_and(|last| last.timestamp_ms >= oldest));
         before - self.writers.len()
     }
 
@@ -206,13 +217,21 @@ impl WriterStates {
         let mut shortened = HashMap::new();
         self.writers.retain(|writer, entry| {
             let mut kept = WriterEntry::default();
-            for batch in entry.batches().iter().filter(|batch| batch.last_offset < end_offset) {
+            for batch in entry
+                .batches()
+                .iter()
+                .filter(|batch| batch.last_offset < end_offset)
+            {
                 kept.push(*batch);
             }
             if kept.len == entry.len {
                 return true;
             }
-            if entry.batches().first().is_some_and(|first| first.sequence == 0) {
+            if entry
+                .batches()
+                .first()
+                .is_some_and(|first| first.sequence == 0)
+            {
                 // The whole history was remembered: there is nothing to look for.
                 *entry = kept;
                 return entry.len > 0;
@@ -234,8 +253,11 @@ impl WriterStates {
 
     /// All writers with their entries, ascending by id.
     pub(crate) fn sorted(&self) -> Vec<(i64, WriterEntry)> {
-        let mut writers: Vec<_> =
-            self.writers.iter().map(|(writer, entry)| (*writer, *entry)).collect();
+        let mut writers: Vec<_> = self
+            .writers
+            .iter()
+            .map(|(writer, entry)| (*writer, *entry))
+            .collect();
         writers.sort_unstable_by_key(|(writer, _)| *writer);
         writers
     }
@@ -260,7 +282,11 @@ impl TruncatedWriters {
     pub fn is_complete(&self) -> bool {
         self.shortened.values().all(|entry| {
             // The first batch of a writer has nothing before it.
-            entry.is_full() || entry.batches().first().is_some_and(|first| first.sequence == 0)
+            entry.is_full()
+                || entry
+                    .batches()
+                    .first()
+                    .is_some_and(|first| first.sequence == 0)
         })
     }
 
@@ -274,7 +300,10 @@ impl TruncatedWriters {
     pub fn prepend(&mut self, headers: &[BatchHeader]) {
         for header in headers.iter().rev() {
             if let Some(entry) = self.shortened.get_mut(&header.writer_id) {
-                let known = entry.batches().first().map_or(i64::MAX, |first| first.last_offset);
+                let known = entry
+                    .batches()
+                    .first()
+                    .map_or(i64::MAX, |first| first.last_offset);
                 if header.last_offset() < known {
                     entry.push_oldest(WrittenBatch::of(header));
                 }
@@ -292,12 +321,19 @@ mod tests {
     const DAY_MS: i64 = 24 * 3600 * 1000;
 
     fn batch(writer_id: i64, batch_sequence: i32) -> BatchHeader {
-        let spec = BatchSpec { writer_id, batch_sequence, ..BatchSpec::default() };
+        let spec = BatchSpec {
+            writer_id,
+            batch_sequence,
+            ..BatchSpec::default()
+        };
         BatchHeader::parse(&spec.build(2, &[], &[], b"rows").unwrap()).unwrap()
     }
 
     fn stored(writer_id: i64, sequence: i32, base_offset: i64) -> BatchHeader {
-        BatchHeader { base_offset, ..batch(writer_id, sequence) }
+        BatchHeader {
+            base_offset,
+            ..batch(writer_id, sequence)
+        }
     }
 
     /// A writer 7 that has sent `sequences`, with two records in each batch.
@@ -323,7 +359,11 @@ mod tests {
         let states = states(&[0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(check(&states, &[batch(7, 7)]), Ok(None));
         assert_eq!(check(&states, &[batch(7, 6)]), Ok(Some(12)));
-        assert_eq!(check(&states, &[batch(7, 2)]), Ok(Some(4)), "the fifth last");
+        assert_eq!(
+            check(&states, &[batch(7, 2)]),
+            Ok(Some(4)),
+            "the fifth last"
+        );
         assert_eq!(check(&states, &[batch(7, 1)]), Err(7), "the sixth last");
         assert_eq!(check(&states, &[batch(7, 8)]), Err(7));
         assert_eq!(check(&states, &[batch(8, 0)]), Ok(None));
@@ -340,7 +380,10 @@ mod tests {
         assert_eq!(check(&states, &[batch(7, 8), batch(7, 9)]), Ok(Some(6)));
         assert_eq!(check(&states, &[batch(7, 9), batch(7, 11)]), Err(10));
         assert_eq!(check(&states, &[batch(7, 9), batch(7, 9)]), Err(10));
-        assert_eq!(check(&states, &[batch(9, 0), batch(7, 9), batch(9, 1)]), Ok(None));
+        assert_eq!(
+            check(&states, &[batch(9, 0), batch(7, 9), batch(9, 1)]),
+            Ok(None)
+        );
     }
 
     #[test]
@@ -358,7 +401,11 @@ mod tests {
         assert!(states.check(&[batch(7, 9)], DAY_MS, DAY_MS).is_err());
         assert!(states.check(&[batch(7, 9)], DAY_MS + 1, DAY_MS).is_ok());
         assert!(states.check(&[batch(7, -1)], DAY_MS + 1, DAY_MS).is_err());
-        assert!(states.check(&[batch(7, 9), batch(7, 12)], DAY_MS + 1, DAY_MS).is_err());
+        assert!(
+            states
+                .check(&[batch(7, 9), batch(7, 12)], DAY_MS + 1, DAY_MS)
+                .is_err()
+        );
         assert_eq!(states.remove_expired(2 * DAY_MS, DAY_MS), 0);
         assert_eq!(states.remove_expired(2 * DAY_MS + 1, DAY_MS), 1);
         assert!(states.is_empty());
@@ -386,10 +433,16 @@ mod tests {
         assert!(!truncated.is_complete());
         truncated.prepend(&all[4..7]);
         truncated.prepend(&all[0..4]);
-        assert!(!truncated.is_complete(), "of writer 9 nothing was found yet");
+        assert!(
+            !truncated.is_complete(),
+            "of writer 9 nothing was found yet"
+        );
         states.restore(truncated);
-        let sequences: Vec<i32> =
-            states.batches(WriterId(7)).iter().map(|batch| batch.sequence).collect();
+        let sequences: Vec<i32> = states
+            .batches(WriterId(7))
+            .iter()
+            .map(|batch| batch.sequence)
+            .collect();
         assert_eq!(sequences, [2, 3, 4, 5, 6]);
         assert!(states.batches(WriterId(8)).is_empty());
     }

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 pub enum Fault {
     /// No space left. A write leaves an arbitrary prefix of its bytes.
     DiskFull,
-    /// Input/output error. A write leaves an arbitrary prefix; a failed sync
-    /// drops an arbitrary part of the unsynced bytes *for good*, while they stay
-    /// readable and later syncs succeed, as Linux does.
+    /// Input/output error. A write leaves an arbitrary prefix; a failed sync of
+    /// a file drops an arbitrary part of the unsynced bytes *for good*, while
+    /// they stay readable and later syncs succeed, as Linux does.
     Io,
     /// The power goes: the operation may have happened in part, and it and all
     /// later ones fail, until [`power_loss`](crate::SimFileSystem::power_loss)

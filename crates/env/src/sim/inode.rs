@@ -179,11 +179,6 @@ impl DirNode {
         }
     }
 
-    pub fn fail_sync(&mut self, rng: &mut SeededRng) {
-        self.durable = self.survivor(Survival::Seeded(rng.next_u64()));
-        self.pending.clear();
-    }
-
     /// The entries after a power loss.
     pub fn survivor(&self, survival: Survival) -> Entries {
         let mut entries = self.durable.clone();

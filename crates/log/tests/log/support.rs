@@ -20,7 +20,11 @@ pub fn batch(writer_id: i64, batch_sequence: i32, records: i32, payload: usize) 
     let mut body = vec![0; payload];
     SeededRng::new(writer_id as u64 ^ (batch_sequence as u64) << 32 ^ payload as u64)
         .fill(&mut body);
-    let spec = BatchSpec { writer_id, batch_sequence, ..BatchSpec::default() };
+    let spec = BatchSpec {
+        writer_id,
+        batch_sequence,
+        ..BatchSpec::default()
+    };
     Bytes::from(spec.build(records, &[], &[], &body).unwrap())
 }
 
@@ -50,7 +54,7 @@ pub fn open(
     config: &LogConfig,
 ) -> Result<(Arc<LogTablet>, RecoveryReport), LogError> {
     let resources = LogResources::new(Arc::new(fs.clone()), "/data".into(), 16);
-    LogTablet::open(resources, DIR.into(), Arc::new(config.clone()), 1_000)
+    LogTablet::open(resources, DIR.into(), Arc::new(config.clone()), 0)
         .map(|(tablet, report)| (Arc::new(tablet), report))
 }
 
@@ -99,7 +103,9 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn end(&self) -> i64 {
-        self.stored.last().map_or(self.start, |last| last.header.next_offset())
+        self.stored
+            .last()
+            .map_or(self.start, |last| last.header.next_offset())
     }
 
     /// Adds batches as a leader would.
@@ -109,9 +115,13 @@ impl Ledger {
         for bytes in batches {
             let mut bytes = bytes.to_vec();
             let base_offset = self.end();
-            LeaderStamp { base_offset, commit_timestamp_ms, leader_epoch: EPOCH.0 }
-                .apply(&mut bytes)
-                .unwrap();
+            LeaderStamp {
+                base_offset,
+                commit_timestamp_ms,
+                leader_epoch: EPOCH.0,
+            }
+            .apply(&mut bytes)
+            .unwrap();
             let header = BatchHeader::parse(&bytes).unwrap();
             self.stored.push(Stored { header, bytes });
         }
@@ -129,8 +139,10 @@ impl Ledger {
     /// Forgets what ends beyond `end`.
     pub fn cut(&mut self, end: i64) {
         self.stored.retain(|one| one.header.next_offset() <= end);
-        self.max_timestamp_ms =
-            self.stored.last().map_or(0, |last| last.header.commit_timestamp_ms);
+        self.max_timestamp_ms = self
+            .stored
+            .last()
+            .map_or(0, |last| last.header.commit_timestamp_ms);
     }
 
     /// Forgets what begins before `start`.
@@ -141,11 +153,19 @@ impl Ledger {
 
     /// The last batches of a writer, newest first, at most five.
     pub fn latest_of(&self, writer_id: i64) -> Vec<BatchHeader> {
-        let of_writer = self.stored.iter().rev().filter(|one| one.header.writer_id == writer_id);
+        let of_writer = self
+            .stored
+            .iter()
+            .rev()
+            .filter(|one| one.header.writer_id == writer_id);
         of_writer.take(5).map(|one| one.header).collect()
     }
 
     pub fn is_boundary(&self, offset: i64) -> bool {
-        offset == self.start || self.stored.iter().any(|one| one.header.next_offset() == offset)
+        offset == self.start
+            || self
+                .stored
+                .iter()
+                .any(|one| one.header.next_offset() == offset)
     }
 }
