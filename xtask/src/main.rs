@@ -1,9 +1,14 @@
 //! Developer tasks: code generation and repository checks.
 //!
-//! `cargo xtask proto` regenerates the message types from `proto/fluss.proto`;
-//! `cargo xtask proto --check` fails when the checked-in files differ.
+//! - `cargo xtask proto`: message types from `proto/fluss.proto`.
+//! - `cargo xtask reference`: the pages on options in `docs/reference/`.
+//! - `cargo xtask tidy`: crate edges, file sizes, forbidden words.
+//!
+//! With `--check` the generators fail when the checked-in files differ.
 
 mod proto;
+mod reference;
+mod tidy;
 
 use anyhow::{Result, bail};
 
@@ -17,6 +22,9 @@ fn main() -> Result<()> {
     {
         ["proto"] => proto::generate(false),
         ["proto", "--check"] => proto::generate(true),
-        _ => bail!("usage: cargo xtask proto [--check]"),
+        ["reference"] => reference::generate(false),
+        ["reference", "--check"] => reference::generate(true),
+        ["tidy"] => tidy::check().and_then(|()| reference::generate(true)),
+        _ => bail!("usage: cargo xtask proto|reference [--check], cargo xtask tidy"),
     }
 }
