@@ -177,18 +177,25 @@ pub(crate) const fn is_compact_timestamp(precision: u8) -> bool {
     precision <= 3
 }
 
+/// Powers of ten up to the largest precision.
+const POWERS_OF_TEN: [i128; 39] = {
+    let mut powers = [1; 39];
+    let mut exponent = 1;
+    while exponent < powers.len() {
+        powers[exponent] = powers[exponent - 1] * 10;
+        exponent += 1;
+    }
+    powers
+};
+
 /// Checks that a decimal has at most `precision` digits.
 pub(crate) fn check_decimal(unscaled: i128, precision: u8) -> Result<()> {
-    let fits = match 10_i128.checked_pow(u32::from(precision)) {
-        Some(bound) => unscaled > -bound && unscaled < bound,
-        None => true,
-    };
-    if fits {
-        return Ok(());
+    match POWERS_OF_TEN.get(usize::from(precision)) {
+        Some(&bound) if unscaled <= -bound || unscaled >= bound => Err(FormatError::invalid(
+            format!("decimal {unscaled} has more than {precision} digits"),
+        )),
+        _ => Ok(()),
     }
-    Err(FormatError::invalid(format!(
-        "decimal {unscaled} has more than {precision} digits"
-    )))
 }
 
 /// Checks a decimal that travels as an `i64` and converts it.

@@ -11,11 +11,15 @@ pub fn put_u32(out: &mut Vec<u8>, value: u32) {
 
 /// Appends the bits of a 64-bit number.
 pub fn put_u64(out: &mut Vec<u8>, mut value: u64) {
+    let mut bytes = [0; 10];
+    let mut length = 0;
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        bytes[length] = value as u8 | 0x80;
         value >>= 7;
+        length += 1;
     }
-    out.push(value as u8);
+    bytes[length] = value as u8;
+    out.extend_from_slice(&bytes[..=length]);
 }
 
 /// Reads a 32-bit number at the start of `bytes`; returns it and how many bytes
