@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mainstem_meta::store::{Entry, Listing, Revision, SessionId, Watch};
 use mainstem_meta::{MemoryStore, MetaError, MetaStore, Transaction};
-use mainstem_protocol::messages::{AlterTableRequest, PbAddColumn};
+use mainstem_protocol::ApiKey;
+use mainstem_protocol::messages::{
+    AlterTableRequest, CreateDatabaseRequest, CreateDatabaseResponse, PbAddColumn,
+};
 use parking_lot::Mutex;
 
 use super::fixture::*;
@@ -133,13 +136,12 @@ type Step = (&'static str, fn(&Fixture) -> i32);
 /// Operations of every kind, each with something to work on.
 const STEPS: &[Step] = &[
     ("create database", |fixture| {
-        let request = mainstem_protocol::messages::CreateDatabaseRequest {
+        let request = CreateDatabaseRequest {
             database_name: Some("db".to_owned()),
             ignore_if_exists: Some(true),
             database_json: None,
         };
-        let key = mainstem_protocol::ApiKey::CreateDatabase;
-        code(fixture.call::<mainstem_protocol::messages::CreateDatabaseResponse>(key, &request))
+        code(fixture.call::<CreateDatabaseResponse>(ApiKey::CreateDatabase, &request))
     }),
     ("create table", |fixture| {
         code(fixture.try_create("db/t", key_table().to_string(), true))
@@ -178,13 +180,7 @@ const STEPS: &[Step] = &[
         code(fixture.drop_table("db/t", true))
     }),
     ("drop database", |fixture| {
-        let request = mainstem_protocol::messages::DropDatabaseRequest {
-            database_name: Some("db".to_owned()),
-            ignore_if_not_exists: Some(true),
-            cascade: Some(true),
-        };
-        let key = mainstem_protocol::ApiKey::DropDatabase;
-        code(fixture.call::<mainstem_protocol::messages::DropDatabaseResponse>(key, &request))
+        code(fixture.drop_database("db", true, true))
     }),
 ];
 

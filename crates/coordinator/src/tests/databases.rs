@@ -3,9 +3,8 @@
 use mainstem_protocol::ApiKey;
 use mainstem_protocol::messages::{
     AlterDatabaseRequest, AlterDatabaseResponse, CreateDatabaseRequest, CreateDatabaseResponse,
-    DatabaseExistsRequest, DatabaseExistsResponse, DropDatabaseRequest, DropDatabaseResponse,
-    GetDatabaseInfoRequest, GetDatabaseInfoResponse, ListDatabasesRequest, ListDatabasesResponse,
-    ListTablesRequest, ListTablesResponse,
+    DatabaseExistsRequest, DatabaseExistsResponse, GetDatabaseInfoRequest, GetDatabaseInfoResponse,
+    ListDatabasesRequest, ListDatabasesResponse, ListTablesRequest, ListTablesResponse,
 };
 
 use super::fixture::*;
@@ -21,12 +20,7 @@ fn create(fixture: &Fixture, name: &str, json: Option<&'static [u8]>, ignore: bo
 }
 
 fn drop_database(fixture: &Fixture, name: &str, ignore: bool, cascade: bool) -> i32 {
-    let request = DropDatabaseRequest {
-        database_name: Some(name.to_owned()),
-        ignore_if_not_exists: Some(ignore),
-        cascade: Some(cascade),
-    };
-    code(fixture.call::<DropDatabaseResponse>(ApiKey::DropDatabase, &request))
+    code(fixture.drop_database(name, ignore, cascade))
 }
 
 fn info(fixture: &Fixture, name: &str) -> Result<GetDatabaseInfoResponse, ApiError> {

@@ -10,6 +10,7 @@ use mainstem_protocol::ApiKey;
 use mainstem_protocol::messages::{
     AlterTableRequest, AlterTableResponse, CreateDatabaseRequest, CreateDatabaseResponse,
     CreatePartitionRequest, CreatePartitionResponse, CreateTableRequest, CreateTableResponse,
+    DropDatabaseRequest, DropDatabaseResponse, DropPartitionRequest, DropPartitionResponse,
     DropTableRequest, DropTableResponse, GetTableInfoRequest, GetTableInfoResponse,
     ListPartitionInfosRequest, ListPartitionInfosResponse, PbAlterConfig, PbKeyValue,
     PbPartitionSpec, PbTablePath,
@@ -113,6 +114,20 @@ impl Fixture {
         created.expect("the database is created");
     }
 
+    pub(super) fn drop_database(
+        &self,
+        name: &str,
+        ignore: bool,
+        cascade: bool,
+    ) -> Result<DropDatabaseResponse, ApiError> {
+        let request = DropDatabaseRequest {
+            database_name: Some(name.to_owned()),
+            ignore_if_not_exists: Some(ignore),
+            cascade: Some(cascade),
+        };
+        self.call(ApiKey::DropDatabase, &request)
+    }
+
     pub(super) fn try_create(
         &self,
         path: &str,
@@ -188,6 +203,20 @@ impl Fixture {
             ignore_if_not_exists: Some(ignore),
         };
         self.call(ApiKey::CreatePartition, &request)
+    }
+
+    pub(super) fn drop_partition(
+        &self,
+        path: &str,
+        spec: &[(&str, &str)],
+        ignore: bool,
+    ) -> Result<DropPartitionResponse, ApiError> {
+        let request = DropPartitionRequest {
+            table_path: Some(pb_path(path)),
+            partition_spec: Some(pb_spec(spec)),
+            ignore_if_not_exists: Some(ignore),
+        };
+        self.call(ApiKey::DropPartition, &request)
     }
 
     pub(super) fn list_partitions(

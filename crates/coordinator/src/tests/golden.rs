@@ -106,16 +106,9 @@ impl Cluster {
 
     fn drop_database(&self, name: &str) {
         if self.fixture.coordinator.catalog().database(name).is_some() {
-            let request = mainstem_protocol::messages::DropDatabaseRequest {
-                database_name: Some(name.to_owned()),
-                ignore_if_not_exists: Some(true),
-                cascade: Some(true),
-            };
-            let dropped: mainstem_protocol::messages::DropDatabaseResponse = self
-                .fixture
-                .call(ApiKey::DropDatabase, &request)
+            self.fixture
+                .drop_database(name, true, true)
                 .expect("dropped");
-            let _ = dropped;
         }
     }
 
@@ -133,18 +126,13 @@ impl Cluster {
                 }
                 (_, 4) => self.drop_database(database),
                 (_, 16) => {}
-                _ if !database.is_empty() && database != "a b" => {
-                    // Looking for a database is no reason for it to exist.
-                    if key != ApiKey::DatabaseExists && expected >= 0 {
-                        self.ensure_database(database);
-                    }
-                }
-                _ => {}
+                // Looking for a database is no reason for it to exist.
+                (ApiKey::DatabaseExists, _) | (_, ..0) => {}
+                _ => self.ensure_database(database),
             }
         }
         for path in case["tables"].as_array().into_iter().flatten() {
             let path = path.as_str().expect("a path");
-            let catalog = self.fixture.coordinator.catalog();
             match (key, expected) {
                 (ApiKey::DropTable, 0) | (_, 37) if !self.tables.contains_key(path) => {
                     self.ensure_database(path.split('/').next().expect("a database"));
@@ -180,22 +168,11 @@ impl Cluster {
                     )
                 })
                 .collect();
-            let name: Vec<&str> = spec.iter().map(|(_, value)| *value).collect();
-            let existing = catalog.partition(&types_path(path), &name.join("$"));
             match (key, expected) {
                 (ApiKey::CreatePartition, 0) | (ApiKey::DropPartition, 36) => {
-                    if existing.is_some() {
-                        let request = mainstem_protocol::messages::DropPartitionRequest {
-                            table_path: Some(pb_path(path)),
-                            partition_spec: Some(pb_spec(&spec)),
-                            ignore_if_not_exists: Some(false),
-                        };
-                        let dropped: mainstem_protocol::messages::DropPartitionResponse = self
-                            .fixture
-                            .call(ApiKey::DropPartition, &request)
-                            .expect("dropped");
-                        let _ = dropped;
-                    }
+                    self.fixture
+                        .drop_partition(path, &spec, true)
+                        .expect("dropped");
                 }
                 (ApiKey::CreatePartition, 42) | (ApiKey::DropPartition, 0) => {
                     self.fixture

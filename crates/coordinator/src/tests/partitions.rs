@@ -1,10 +1,7 @@
 //! behaviour.md §7.
 
 use mainstem_protocol::ApiKey;
-use mainstem_protocol::messages::{
-    DropPartitionRequest, DropPartitionResponse, ListPartitionInfosRequest,
-    ListPartitionInfosResponse,
-};
+use mainstem_protocol::messages::{ListPartitionInfosRequest, ListPartitionInfosResponse};
 use serde_json::{Value, json};
 
 use super::fixture::*;
@@ -28,12 +25,7 @@ fn create(fixture: &Fixture, path: &str, spec: &[(&str, &str)]) -> i32 {
 }
 
 fn drop_partition(fixture: &Fixture, path: &str, spec: &[(&str, &str)], ignore: bool) -> i32 {
-    let request = DropPartitionRequest {
-        table_path: Some(pb_path(path)),
-        partition_spec: Some(pb_spec(spec)),
-        ignore_if_not_exists: Some(ignore),
-    };
-    code(fixture.call::<DropPartitionResponse>(ApiKey::DropPartition, &request))
+    code(fixture.drop_partition(path, spec, ignore))
 }
 
 fn names(fixture: &Fixture, path: &str, filter: Option<&[(&str, &str)]>) -> Vec<String> {
