@@ -13,7 +13,11 @@ pub struct DiskGuard {
 impl DiskGuard {
     /// A guard that is open. A limit of 1.0 or more switches it off.
     pub fn new(write_limit_ratio: f64, write_recover_ratio: f64) -> Self {
-        Self { write_limit_ratio, write_recover_ratio, locked: AtomicBool::new(false) }
+        Self {
+            write_limit_ratio,
+            write_recover_ratio,
+            locked: AtomicBool::new(false),
+        }
     }
 
     /// Takes note of the used ratio; true if the state changed.

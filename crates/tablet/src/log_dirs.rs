@@ -11,7 +11,11 @@ use mainstem_types::{BucketId, PartitionId, TableBucket};
 
 /// The directory of a bucket.
 pub fn directory(root: &Path, bucket: &TableBucket) -> PathBuf {
-    let TableBucket { table_id, partition_id, bucket_id: BucketId(bucket) } = bucket;
+    let TableBucket {
+        table_id,
+        partition_id,
+        bucket_id: BucketId(bucket),
+    } = bucket;
     let mut path = root.join(format!("t{table_id}"));
     if let Some(PartitionId(partition)) = partition_id {
         path.push(format!("p{partition}"));
@@ -82,13 +86,20 @@ mod tests {
             partition_id: partition.map(PartitionId),
             bucket_id: BucketId(0),
         };
-        for bucket in [bucket(1, None), bucket(2, Some(7)), bucket(2, Some(8)), bucket(3, None)] {
+        for bucket in [
+            bucket(1, None),
+            bucket(2, Some(7)),
+            bucket(2, Some(8)),
+            bucket(3, None),
+        ] {
             let path = directory(root, &bucket);
             std::fs::create_dir_all(&path).expect("creates");
             std::fs::write(path.join("x.log"), "x").expect("writes");
         }
-        let wanted: HashSet<PathBuf> =
-            [bucket(1, None), bucket(2, Some(7))].iter().map(|b| directory(root, b)).collect();
+        let wanted: HashSet<PathBuf> = [bucket(1, None), bucket(2, Some(7))]
+            .iter()
+            .map(|b| directory(root, b))
+            .collect();
         for path in leftovers(&RealFileSystem, root, &wanted).expect("lists") {
             remove(&RealFileSystem, &path).expect("removes");
         }

@@ -45,13 +45,19 @@ impl TableMetrics {
 impl TabletMetrics {
     /// Counters over the replicas of a server.
     pub fn new(replicas: Arc<Replicas>) -> Arc<Self> {
-        Arc::new(Self { replicas, tables: Mutex::default(), server: TableMetrics::default() })
+        Arc::new(Self {
+            replicas,
+            tables: Mutex::default(),
+            server: TableMetrics::default(),
+        })
     }
 
     /// The counters of a table; resolved once per replica or request, not per row.
     pub fn table(&self, table_id: TableId, path: &TablePath) -> Arc<TableMetrics> {
         let mut tables = self.tables.lock();
-        let entry = tables.entry(table_id).or_insert_with(|| (path.clone(), Arc::default()));
+        let entry = tables
+            .entry(table_id)
+            .or_insert_with(|| (path.clone(), Arc::default()));
         entry.1.clone()
     }
 
@@ -102,7 +108,12 @@ impl TabletMetrics {
 impl MetricSource for TabletMetrics {
     fn collect(&self, out: &mut Exposition) {
         let server_id = self.replicas.server_id().to_string();
-        let base = [("cluster_id", ""), ("server_id", &server_id), ("host", ""), ("rack", "")];
+        let base = [
+            ("cluster_id", ""),
+            ("server_id", &server_id),
+            ("host", ""),
+            ("rack", ""),
+        ];
         let mut root = |name: &str, value: f64| {
             out.gauge(&format!("tabletserver_{name}"), &base, value);
         };
@@ -130,10 +141,19 @@ impl MetricSource for TabletMetrics {
             gauge("messagesInPerSecond", &metrics.messages_in);
             gauge("bytesInPerSecond", &metrics.bytes_in);
             gauge("bytesOutPerSecond", &metrics.bytes_out);
-            gauge("totalProduceLogRequestsPerSecond", &metrics.produce_requests);
-            gauge("failedProduceLogRequestsPerSecond", &metrics.failed_produce_requests);
+            gauge(
+                "totalProduceLogRequestsPerSecond",
+                &metrics.produce_requests,
+            );
+            gauge(
+                "failedProduceLogRequestsPerSecond",
+                &metrics.failed_produce_requests,
+            );
             gauge("totalFetchLogRequestsPerSecond", &metrics.fetch_requests);
-            gauge("failedFetchLogRequestsPerSecond", &metrics.failed_fetch_requests);
+            gauge(
+                "failedFetchLogRequestsPerSecond",
+                &metrics.failed_fetch_requests,
+            );
         }
     }
 }

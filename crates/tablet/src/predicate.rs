@@ -23,8 +23,11 @@ fn convert(predicate: &pb::PbPredicate, depth: usize) -> Option<Predicate> {
         0 => leaf(predicate.leaf.as_ref()?),
         1 => {
             let compound = predicate.compound.as_ref()?;
-            let children: Option<Vec<Predicate>> =
-                compound.children.iter().map(|child| convert(child, depth + 1)).collect();
+            let children: Option<Vec<Predicate>> = compound
+                .children
+                .iter()
+                .map(|child| convert(child, depth + 1))
+                .collect();
             match compound.function? {
                 0 => children.map(Predicate::And),
                 1 => children.map(Predicate::Or),
@@ -103,7 +106,12 @@ mod tests {
     #[test]
     fn a_date_is_read_from_the_wide_field() {
         let predicate = from_proto(&leaf_of(0, date(20_235)));
-        let Some(Predicate::Leaf { literals, column_id: 3, .. }) = predicate else {
+        let Some(Predicate::Leaf {
+            literals,
+            column_id: 3,
+            ..
+        }) = predicate
+        else {
             panic!("{predicate:?}")
         };
         assert_eq!(literals, [Value::Date(20_235)]);
@@ -114,7 +122,10 @@ mod tests {
         assert_eq!(from_proto(&pb::PbPredicate::default()), None);
         assert_eq!(from_proto(&leaf_of(99, date(1))), None);
         assert_eq!(from_proto(&leaf_of(0, date(i64::MAX))), None);
-        let leafless = pb::PbPredicate { r#type: Some(0), ..pb::PbPredicate::default() };
+        let leafless = pb::PbPredicate {
+            r#type: Some(0),
+            ..pb::PbPredicate::default()
+        };
         assert_eq!(from_proto(&leafless), None);
         let mut nested = leaf_of(0, date(1));
         for _ in 0..100 {

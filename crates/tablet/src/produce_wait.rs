@@ -35,8 +35,10 @@ impl ProduceWait {
     /// settled already. The receiver fires when none is open.
     pub fn new(waits: &[bool]) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (sender, receiver) = oneshot::channel();
-        let outcomes: Vec<Option<Committed>> =
-            waits.iter().map(|wait| (!wait).then_some(Committed::Yes)).collect();
+        let outcomes: Vec<Option<Committed>> = waits
+            .iter()
+            .map(|wait| (!wait).then_some(Committed::Yes))
+            .collect();
         let open = waits.iter().filter(|wait| **wait).count();
         let mut finished = Some(sender);
         if open == 0
@@ -45,7 +47,16 @@ impl ProduceWait {
             // The receiver is in this very call's result.
             let _ = sender.send(());
         }
-        (Arc::new(Self { state: Mutex::new(State { outcomes, open, finished }) }), receiver)
+        (
+            Arc::new(Self {
+                state: Mutex::new(State {
+                    outcomes,
+                    open,
+                    finished,
+                }),
+            }),
+            receiver,
+        )
     }
 
     /// Settles one entry; later outcomes of the same entry are ignored.

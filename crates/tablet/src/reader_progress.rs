@@ -41,7 +41,13 @@ impl ReaderProgress {
     /// The reader got records of the bucket up to `next_offset`.
     pub fn fed(&mut self, bucket: TableBucket, next_offset: i64, now_ms: i64) {
         if self.fed.len() < MAX_BUCKETS || self.fed.contains_key(&bucket) {
-            self.fed.insert(bucket, Fed { next_offset, at_ms: now_ms });
+            self.fed.insert(
+                bucket,
+                Fed {
+                    next_offset,
+                    at_ms: now_ms,
+                },
+            );
         }
     }
 

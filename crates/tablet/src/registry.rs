@@ -135,13 +135,21 @@ impl Replicas {
             }
         }
         for partition in self.catalog.partitions() {
-            let Some(table) = self.catalog.table_by_id(partition.table_id) else { continue };
-            for (bucket, state) in partition.table_buckets().into_iter().zip(&partition.buckets) {
+            let Some(table) = self.catalog.table_by_id(partition.table_id) else {
+                continue;
+            };
+            for (bucket, state) in partition
+                .table_buckets()
+                .into_iter()
+                .zip(&partition.buckets)
+            {
                 jobs.push((table.clone(), bucket, state.clone(), partition.bucket_count));
             }
         }
-        let wanted: HashSet<PathBuf> =
-            jobs.iter().map(|(_, bucket, ..)| self.directory(bucket)).collect();
+        let wanted: HashSet<PathBuf> = jobs
+            .iter()
+            .map(|(_, bucket, ..)| self.directory(bucket))
+            .collect();
         let files = self.resources.file_system().as_ref();
         for leftover in log_dirs::leftovers(files, &self.log_dir, &wanted)? {
             warn!(dir = %leftover.display(), "removing what a dropped table or partition left");
@@ -149,7 +157,9 @@ impl Replicas {
                 error!(dir = %leftover.display(), %error, "cannot remove it now");
             }
         }
-        let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
+        let threads = std::thread::available_parallelism()
+            .map_or(2, usize::from)
+            .min(8);
         let chunk = jobs.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
             for jobs in jobs.chunks(chunk) {
@@ -220,7 +230,8 @@ impl Replicas {
     fn view(&self, table: &Arc<TableEntry>) -> Arc<TableView> {
         let mut tables = self.tables.write();
         let view = tables.entry(table.table_id);
-        view.or_insert_with(|| Arc::new(TableView::new(table.clone()))).clone()
+        view.or_insert_with(|| Arc::new(TableView::new(table.clone())))
+            .clone()
     }
 
     fn start_replica(
@@ -317,7 +328,10 @@ impl Replicas {
     fn stop(&self, buckets: &[TableBucket]) {
         let stopped: Vec<Arc<Replica>> = {
             let mut replicas = self.replicas.write();
-            buckets.iter().filter_map(|bucket| replicas.remove(bucket)).collect()
+            buckets
+                .iter()
+                .filter_map(|bucket| replicas.remove(bucket))
+                .collect()
         };
         if stopped.is_empty() {
             return;
@@ -334,7 +348,10 @@ impl Replicas {
                 }
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("drop-log".into()).spawn(delete) {
+        if let Err(error) = std::thread::Builder::new()
+            .name("drop-log".into())
+            .spawn(delete)
+        {
             warn!(%error, "no thread to delete with; the next start deletes");
         }
     }
@@ -346,9 +363,11 @@ impl CatalogListener for Replicas {
             CatalogChange::BucketsCreated { table, partition } => {
                 self.view(table);
                 let (buckets, states, count) = match partition {
-                    Some(partition) => {
-                        (partition.table_buckets(), &partition.buckets, partition.bucket_count)
-                    }
+                    Some(partition) => (
+                        partition.table_buckets(),
+                        &partition.buckets,
+                        partition.bucket_count,
+                    ),
                     None => (table.table_buckets(), &table.buckets, table.bucket_count()),
                 };
                 for (bucket, state) in buckets.into_iter().zip(states) {

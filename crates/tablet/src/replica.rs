@@ -4,8 +4,8 @@ pub mod core;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use mainstem_env::{Clock, StorageFile};
@@ -103,7 +103,11 @@ impl Replica {
             log.end_offset(),
             log.durable_end_offset(),
         );
-        let state = State { core, writers: VecDeque::new(), readers: FetchWaiters::default() };
+        let state = State {
+            core,
+            writers: VecDeque::new(),
+            readers: FetchWaiters::default(),
+        };
         let replica = Arc::new(Self {
             bucket,
             bucket_count,
@@ -120,7 +124,9 @@ impl Replica {
 
     /// Listens to a log, and has the tail that a crash left made durable.
     fn adopt(self: &Arc<Self>, log: &Arc<LogTablet>) {
-        let listener = DurabilityOf { replica: Arc::downgrade(self) };
+        let listener = DurabilityOf {
+            replica: Arc::downgrade(self),
+        };
         if log.set_listener(Arc::new(listener)).is_err() {
             error!(bucket = %self.bucket, "the log has a listener already");
         }
@@ -187,7 +193,11 @@ impl Replica {
 
     /// Refuses if this replica does not lead (12).
     pub fn check_leader(&self) -> Result<(), Refusal> {
-        if self.is_leader() { Ok(()) } else { Err(self.not_leader()) }
+        if self.is_leader() {
+            Ok(())
+        } else {
+            Err(self.not_leader())
+        }
     }
 
     /// Refuses a follower that is not one of this bucket's replicas (12).
@@ -200,7 +210,10 @@ impl Replica {
             return Ok(());
         }
         let id = follower.unwrap_or(-1);
-        Err(Refusal::new(12, format!("server {id} is not a follower of {}", self.bucket)))
+        Err(Refusal::new(
+            12,
+            format!("server {id} is not a follower of {}", self.bucket),
+        ))
     }
 
     /// The routing check of wire.md §6.4: only a client that names a bucket
@@ -231,7 +244,11 @@ impl Replica {
     pub fn lead(&self, leadership: Leadership) -> Result<(), Fenced> {
         let mut state = self.state.lock();
         let log_end_offset = self.log().end_offset();
-        let event = Event::Leadership { state: leadership, log_end_offset, now_ms: self.now_ms() };
+        let event = Event::Leadership {
+            state: leadership,
+            log_end_offset,
+            now_ms: self.now_ms(),
+        };
         let actions = state.core.step(event)?;
         self.carry_out(&mut state, actions);
         Ok(())
@@ -248,7 +265,10 @@ impl Replica {
             return Err(Refusal::new(15, message));
         }
         if self.context.disk.is_locked() {
-            return Err(Refusal::new(10, "the disk is nearly full: writes wait for space"));
+            return Err(Refusal::new(
+                10,
+                "the disk is nearly full: writes wait for space",
+            ));
         }
         let batches = check(&table, &records)?;
         let (outcome, sync_wanted) = self.append_checked(&batches, acks)?;
@@ -290,7 +310,12 @@ impl Replica {
         if !appended.duplicate {
             let counts = batches.headers().iter().map(|header| header.record_count);
             outcome.records = counts.map(|count| u64::try_from(count).unwrap_or(0)).sum();
-            self.apply(&mut state, Event::Appended { log_end_offset: appended.end_offset });
+            self.apply(
+                &mut state,
+                Event::Appended {
+                    log_end_offset: appended.end_offset,
+                },
+            );
             // In mode `os` that is the end; else it moves with the sync.
             let durable_end_offset = log.durable_end_offset();
             self.apply(&mut state, Event::Durable { durable_end_offset });
@@ -323,7 +348,11 @@ impl Replica {
         } else if self.log().check_writable().is_err() {
             wait.settle(entry, Committed::StorageFailed);
         } else {
-            state.writers.push_back(WaitingWriter { end_offset, wait: wait.clone(), entry });
+            state.writers.push_back(WaitingWriter {
+                end_offset,
+                wait: wait.clone(),
+                entry,
+            });
         }
     }
 
@@ -348,8 +377,10 @@ impl Replica {
             return Ok(start);
         }
         if asked < start || asked > end {
-            let message =
-                format!("offset {asked} is outside of {}, which has {start} to {end}", self.bucket);
+            let message = format!(
+                "offset {asked} is outside of {}, which has {start} to {end}",
+                self.bucket
+            );
             return Err(Refusal::new(19, message));
         }
         Ok(asked)
@@ -373,7 +404,9 @@ impl Replica {
             max_bytes,
             min_one_batch: first_free,
         };
-        self.log().read(&request).map_err(|error| self.refusal(&error))
+        self.log()
+            .read(&request)
+            .map_err(|error| self.refusal(&error))
     }
 
     /// First committed offset with this timestamp or a later one; the high
@@ -383,8 +416,10 @@ impl Replica {
     /// 10 if the log cannot be read.
     pub fn offset_for_timestamp(&self, timestamp_ms: i64) -> Result<i64, Refusal> {
         let end = self.high_watermark();
-        let found =
-            self.log().offset_for_timestamp(timestamp_ms).map_err(|error| self.refusal(&error))?;
+        let found = self
+            .log()
+            .offset_for_timestamp(timestamp_ms)
+            .map_err(|error| self.refusal(&error))?;
         Ok(found.unwrap_or(end).min(end))
     }
 
@@ -393,7 +428,10 @@ impl Replica {
     pub fn expire(&self, now_ms: i64) {
         let log = self.log();
         log.remove_expired_writers(now_ms);
-        let rule = RetentionRule { ttl_ms: self.table().log_ttl_ms, ..RetentionRule::default() };
+        let rule = RetentionRule {
+            ttl_ms: self.table().log_ttl_ms,
+            ..RetentionRule::default()
+        };
         let deleted = log
             .deletable_before(&rule, self.high_watermark(), now_ms)
             .and_then(|offset| log.delete_segments_before(offset, now_ms));
@@ -420,7 +458,9 @@ impl Replica {
         {
             let mut state = self.state.lock();
             let durable_end_offset = log.durable_end_offset();
-            state.core.log_reopened(log.end_offset(), durable_end_offset);
+            state
+                .core
+                .log_reopened(log.end_offset(), durable_end_offset);
             *self.log.write() = log.clone();
             self.apply(&mut state, Event::Durable { durable_end_offset });
         }
@@ -441,7 +481,11 @@ impl Replica {
                     self.high_watermark.store(offset, Ordering::Release);
                     // Appends are ordered, so their ends are; a repeated batch may
                     // stand behind a later end, and is settled with it.
-                    while state.writers.front().is_some_and(|w| w.end_offset <= offset) {
+                    while state
+                        .writers
+                        .front()
+                        .is_some_and(|w| w.end_offset <= offset)
+                    {
                         if let Some(writer) = state.writers.pop_front() {
                             writer.wait.settle(writer.entry, Committed::Yes);
                         }
@@ -490,7 +534,11 @@ impl Replica {
 fn check(table: &TableView, records: &Bytes) -> Result<CheckedBatches, Refusal> {
     let batches = check_append(records, table.log_format, &|id| table.layout(id).cloned())
         .map_err(|error| {
-            let code = if matches!(error, FormatError::Corrupt { .. }) { 14 } else { 15 };
+            let code = if matches!(error, FormatError::Corrupt { .. }) {
+                14
+            } else {
+                15
+            };
             Refusal::new(code, error.to_string())
         })?;
     let headers: Vec<_> = batches.iter().map(|batch| *batch.header()).collect();
@@ -544,7 +592,11 @@ pub fn file_segment(
     length: u64,
 ) -> io::Result<Segment> {
     if let Some(file) = file.os_file() {
-        return Ok(Segment::File { file: file.clone(), position, length });
+        return Ok(Segment::File {
+            file: file.clone(),
+            position,
+            length,
+        });
     }
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     file.read_exact_at(&mut bytes, position)?;

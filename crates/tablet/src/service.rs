@@ -26,8 +26,13 @@ use crate::replica::Replica;
 
 /// API keys that this service answers, with version ranges (wire.md §2.1).
 /// PRODUCE_LOG stays at 0: version 1 carries historical writes.
-pub const APIS: [(i16, i16, i16); 5] =
-    [(1014, 0, 0), (1015, 0, 0), (1021, 0, 0), (1033, 0, 0), (1059, 0, 0)];
+pub const APIS: [(i16, i16, i16); 5] = [
+    (1014, 0, 0),
+    (1015, 0, 0),
+    (1021, 0, 0),
+    (1033, 0, 0),
+    (1059, 0, 0),
+];
 
 /// A code of wire.md §5.1 with a text, for one bucket or a whole request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +46,19 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
 impl From<Refusal> for Response {
     fn from(refusal: Refusal) -> Self {
-        Self::Error { code: refusal.code, message: refusal.message }
+        Self::Error {
+            code: refusal.code,
+            message: refusal.message,
+        }
     }
 }
 
@@ -104,7 +115,10 @@ impl TabletService {
         routing_bucket_count: Option<i32>,
     ) -> Result<Arc<Replica>, Refusal> {
         let replica = self.replicas.get(bucket).ok_or_else(|| {
-            Refusal::new(21, format!("table bucket {bucket} is not known on this server"))
+            Refusal::new(
+                21,
+                format!("table bucket {bucket} is not known on this server"),
+            )
         })?;
         replica.check_routing(routing_bucket_count)?;
         Ok(replica)

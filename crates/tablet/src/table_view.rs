@@ -30,7 +30,10 @@ impl TableView {
             .schemas
             .iter()
             .filter_map(|(id, schema)| {
-                Some((i16::try_from(id.0).ok()?, Arc::new(SchemaLayout::new(schema))))
+                Some((
+                    i16::try_from(id.0).ok()?,
+                    Arc::new(SchemaLayout::new(schema)),
+                ))
             })
             .collect();
         // The options were checked when the table was created or altered.
@@ -52,7 +55,9 @@ impl TableView {
 
     /// Layout of the current schema version.
     pub fn current_layout(&self) -> Option<&Arc<SchemaLayout>> {
-        i16::try_from(self.entry.schema_id.0).ok().and_then(|id| self.layout(id))
+        i16::try_from(self.entry.schema_id.0)
+            .ok()
+            .and_then(|id| self.layout(id))
     }
 
     /// All schema versions by id.

@@ -212,7 +212,9 @@ impl ReplicaCore {
 
     /// Whether the server is one of the assigned replicas.
     pub fn is_assigned(&self, server: ServerId) -> bool {
-        self.state.as_ref().is_some_and(|state| state.replicas.contains(&server))
+        self.state
+            .as_ref()
+            .is_some_and(|state| state.replicas.contains(&server))
     }
 
     /// Applies one event.
@@ -222,18 +224,27 @@ impl ReplicaCore {
     pub fn step(&mut self, event: Event) -> Result<Vec<Action>, Fenced> {
         let mut actions = Vec::new();
         match event {
-            Event::Leadership { state, log_end_offset, now_ms } => {
+            Event::Leadership {
+                state,
+                log_end_offset,
+                now_ms,
+            } => {
                 self.apply_leadership(state, log_end_offset, now_ms, &mut actions)?;
             }
             Event::Appended { log_end_offset } => {
                 self.log_end_offset = self.log_end_offset.max(log_end_offset);
             }
             Event::Durable { durable_end_offset } => {
-                self.durable_end_offset =
-                    self.durable_end_offset.max(durable_end_offset.min(self.log_end_offset));
+                self.durable_end_offset = self
+                    .durable_end_offset
+                    .max(durable_end_offset.min(self.log_end_offset));
                 self.advance(&mut actions);
             }
-            Event::FollowerFetched { server, fetch_offset, now_ms } => {
+            Event::FollowerFetched {
+                server,
+                fetch_offset,
+                now_ms,
+            } => {
                 self.follower_fetched(server, fetch_offset, now_ms, &mut actions);
             }
             Event::LeaderHighWatermark { high_watermark } => {
@@ -298,9 +309,14 @@ impl ReplicaCore {
             actions.push(Action::StartEpoch(state.leader_epoch, log_end_offset));
             self.followers.clear();
         }
-        self.followers.retain(|server, _| state.replicas.contains(server));
+        self.followers
+            .retain(|server, _| state.replicas.contains(server));
         if role == Role::Leader {
-            for server in state.replicas.iter().filter(|server| **server != self.local) {
+            for server in state
+                .replicas
+                .iter()
+                .filter(|server| **server != self.local)
+            {
                 self.followers.entry(*server).or_insert(Follower {
                     end_offset: 0,
                     last_caught_up_ms: now_ms,
@@ -392,7 +408,10 @@ impl ReplicaCore {
         let mut committed = self.durable_end_offset;
         for server in self.isr().iter().chain(pending) {
             if *server != self.local {
-                let end = self.followers.get(server).map_or(0, |follower| follower.end_offset);
+                let end = self
+                    .followers
+                    .get(server)
+                    .map_or(0, |follower| follower.end_offset);
                 committed = committed.min(end);
             }
         }

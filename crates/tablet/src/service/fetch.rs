@@ -58,7 +58,9 @@ impl TabletService {
             return Reply::Now(answer(round));
         }
         let service = self.clone();
-        Reply::Later(Box::pin(async move { service.finish(&plan, &reader, round).await }))
+        Reply::Later(Box::pin(async move {
+            service.finish(&plan, &reader, round).await
+        }))
     }
 
     /// wire.md §6.5 "Long poll": whether an answer is due whatever comes.
@@ -89,7 +91,10 @@ impl TabletService {
                 // Something came between the round and the subscription.
                 wait.wake();
             }
-            if tokio::time::timeout_at(deadline, wait.woken()).await.is_err() {
+            if tokio::time::timeout_at(deadline, wait.woken())
+                .await
+                .is_err()
+            {
                 break;
             }
             round = match self.round(plan, reader, false) {
@@ -107,7 +112,9 @@ impl TabletService {
         let mut quiet = true;
         for (table, fetched) in plan.tables.iter().zip(&round.tables) {
             for (bucket, entry) in table.buckets.iter().zip(&fetched.buckets) {
-                let Some(replica) = self.replicas.get(&bucket.bucket) else { continue };
+                let Some(replica) = self.replicas.get(&bucket.bucket) else {
+                    continue;
+                };
                 let seen = entry.fields.high_watermark.unwrap_or(0);
                 quiet &= replica.wait_for_records(seen, wait);
             }
@@ -126,7 +133,11 @@ impl TabletService {
                 TableId(table.table_id),
                 now_ms,
                 |bucket| asked.contains(bucket),
-                |bucket| self.replicas.get(bucket).map(|replica| replica.high_watermark()),
+                |bucket| {
+                    self.replicas
+                        .get(bucket)
+                        .map(|replica| replica.high_watermark())
+                },
             )
         })
     }
@@ -183,7 +194,10 @@ impl TabletService {
                 };
                 buckets.push(FetchedBucket { fields, records });
             }
-            round.tables.push(FetchedTable { table_id: table.table_id, buckets });
+            round.tables.push(FetchedTable {
+                table_id: table.table_id,
+                buckets,
+            });
         }
         Ok(round)
     }
@@ -225,9 +239,11 @@ impl From<mainstem_format::projection::ProjectionError> for Refusal {
     fn from(error: mainstem_format::projection::ProjectionError) -> Self {
         use mainstem_format::projection::ProjectionError as E;
         let code = match &error {
-            E::Empty | E::NotAscending(_) | E::Duplicate(_) | E::OutOfBound { .. } | E::NotArrow(_) => {
-                34
-            }
+            E::Empty
+            | E::NotAscending(_)
+            | E::Duplicate(_)
+            | E::OutOfBound { .. }
+            | E::NotArrow(_) => 34,
             E::UnknownSchema(_) => 9,
             E::Read(_) => 10,
         };

@@ -34,7 +34,10 @@ impl TabletService {
         })
     }
 
-    fn last_records(&self, request: &pb::LimitScanRequest) -> Result<(bool, Vec<Segment>), Refusal> {
+    fn last_records(
+        &self,
+        request: &pb::LimitScanRequest,
+    ) -> Result<(bool, Vec<Segment>), Refusal> {
         let bucket = table_bucket(
             request.table_id.unwrap_or_default(),
             request.partition_id,
@@ -43,7 +46,10 @@ impl TabletService {
         let replica = self.replica(&bucket, request.routing_bucket_count)?;
         replica.check_leader()?;
         if replica.table().has_primary_key {
-            return Err(Refusal::new(2, "limit scans of primary-key tables are not served yet"));
+            return Err(Refusal::new(
+                2,
+                "limit scans of primary-key tables are not served yet",
+            ));
         }
         let limit = i64::from(request.limit.unwrap_or_default()).max(0);
         let end = replica.high_watermark();

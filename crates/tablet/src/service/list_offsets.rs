@@ -16,7 +16,10 @@ impl TabletService {
         };
         let mut buckets_resp: Vec<pb::PbListOffsetsRespForBucket> = Vec::new();
         for bucket_id in &request.bucket_id {
-            if buckets_resp.iter().any(|entry| entry.bucket_id == Some(*bucket_id)) {
+            if buckets_resp
+                .iter()
+                .any(|entry| entry.bucket_id == Some(*bucket_id))
+            {
                 continue;
             }
             let mut entry = pb::PbListOffsetsRespForBucket {
@@ -44,7 +47,10 @@ impl TabletService {
         let routing = request.routing_bucket_count.filter(|_| !follower);
         let replica = if follower {
             self.replicas.get(&bucket).ok_or_else(|| {
-                Refusal::new(21, format!("table bucket {bucket} is not known on this server"))
+                Refusal::new(
+                    21,
+                    format!("table bucket {bucket} is not known on this server"),
+                )
             })?
         } else {
             self.replica(&bucket, routing)?

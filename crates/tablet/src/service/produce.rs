@@ -27,8 +27,14 @@ struct Entry {
 
 enum Appended {
     Refused(Refusal),
-    Done { base_offset: i64 },
-    Waits { base_offset: i64, replica: Arc<Replica>, end_offset: i64 },
+    Done {
+        base_offset: i64,
+    },
+    Waits {
+        base_offset: i64,
+        replica: Arc<Replica>,
+        end_offset: i64,
+    },
 }
 
 impl TabletService {
@@ -41,17 +47,26 @@ impl TabletService {
         let table_id = request.table_id.unwrap_or_default();
         let timeout_ms = request.timeout_ms.unwrap_or_default();
         let entries = last_of_each_bucket(table_id, request.buckets_req);
-        let appended: Vec<Appended> =
-            entries.iter().map(|entry| self.append(entry, acks)).collect();
+        let appended: Vec<Appended> = entries
+            .iter()
+            .map(|entry| self.append(entry, acks))
+            .collect();
 
-        let waits: Vec<bool> =
-            appended.iter().map(|outcome| matches!(outcome, Appended::Waits { .. })).collect();
+        let waits: Vec<bool> = appended
+            .iter()
+            .map(|outcome| matches!(outcome, Appended::Waits { .. }))
+            .collect();
         if !waits.contains(&true) {
             return Reply::Now(answer(&entries, &appended, &[]));
         }
         let (wait, finished) = ProduceWait::new(&waits);
         for (position, outcome) in appended.iter().enumerate() {
-            if let Appended::Waits { replica, end_offset, .. } = outcome {
+            if let Appended::Waits {
+                replica,
+                end_offset,
+                ..
+            } = outcome
+            {
                 replica.notify_committed(*end_offset, &wait, position);
             }
         }
@@ -73,7 +88,10 @@ impl TabletService {
 
     fn try_append(&self, entry: &Entry, acks: i32) -> Result<Appended, Refusal> {
         if !matches!(acks, -1..=1) {
-            return Err(Refusal::new(18, format!("acks is {acks}; it must be -1, 0 or 1")));
+            return Err(Refusal::new(
+                18,
+                format!("acks is {acks}; it must be -1, 0 or 1"),
+            ));
         }
         let replica = self.replica(&entry.bucket, entry.request.routing_bucket_count)?;
         let records = entry.request.records.clone().unwrap_or_default();
@@ -82,13 +100,22 @@ impl TabletService {
             self.metrics.produce_failed(replica.metrics());
         })?;
         if !outcome.duplicate {
-            self.metrics.produced(replica.metrics(), outcome.records, bytes);
+            self.metrics
+                .produced(replica.metrics(), outcome.records, bytes);
         }
-        let AppendOutcome { base_offset, end_offset, .. } = outcome;
+        let AppendOutcome {
+            base_offset,
+            end_offset,
+            ..
+        } = outcome;
         Ok(if acks == 0 || replica.high_watermark() >= end_offset {
             Appended::Done { base_offset }
         } else {
-            Appended::Waits { base_offset, replica, end_offset }
+            Appended::Waits {
+                base_offset,
+                replica,
+                end_offset,
+            }
         })
     }
 }
@@ -99,8 +126,11 @@ fn last_of_each_bucket(table_id: i64, requests: Vec<pb::PbProduceLogReqForBucket
     let mut entries: Vec<Entry> = Vec::with_capacity(requests.len());
     let mut positions: HashMap<TableBucket, usize> = HashMap::with_capacity(requests.len());
     for request in requests {
-        let bucket =
-            table_bucket(table_id, request.partition_id, request.bucket_id.unwrap_or_default());
+        let bucket = table_bucket(
+            table_id,
+            request.partition_id,
+            request.bucket_id.unwrap_or_default(),
+        );
         if let Some(position) = positions.get(&bucket) {
             entries[*position].request = request;
         } else {
@@ -117,7 +147,10 @@ fn answer(entries: &[Entry], appended: &[Appended], outcomes: &[Option<Committed
         .zip(appended)
         .enumerate()
         .map(|(position, (entry, appended))| {
-            let committed = outcomes.get(position).copied().unwrap_or(Some(Committed::Yes));
+            let committed = outcomes
+                .get(position)
+                .copied()
+                .unwrap_or(Some(Committed::Yes));
             let result = match appended {
                 Appended::Refused(refusal) => Err(refusal.clone()),
                 Appended::Done { base_offset } => Ok(*base_offset),
@@ -133,7 +166,10 @@ fn answer(entries: &[Entry], appended: &[Appended], outcomes: &[Option<Committed
                     )),
                     None => Err(Refusal::new(
                         25,
-                        format!("{} was not committed in time; it may be later", entry.bucket),
+                        format!(
+                            "{} was not committed in time; it may be later",
+                            entry.bucket
+                        ),
                     )),
                 },
             };

@@ -37,14 +37,24 @@ impl TabletService {
         Reply::Now(success(&pb::GetTableStatsResponse { buckets_resp }))
     }
 
-    fn row_count(&self, table_id: i64, asked: &pb::PbTableStatsReqForBucket) -> Result<i64, Refusal> {
-        let bucket =
-            table_bucket(table_id, asked.partition_id, asked.bucket_id.unwrap_or_default());
+    fn row_count(
+        &self,
+        table_id: i64,
+        asked: &pb::PbTableStatsReqForBucket,
+    ) -> Result<i64, Refusal> {
+        let bucket = table_bucket(
+            table_id,
+            asked.partition_id,
+            asked.bucket_id.unwrap_or_default(),
+        );
         let replica = self.replica(&bucket, asked.routing_bucket_count)?;
         replica.check_leader()?;
         // The rows of a primary-key table are not those of its log.
         if replica.table().has_primary_key && replica.high_watermark() > 0 {
-            return Err(Refusal::new(15, "the row count of this table is not maintained"));
+            return Err(Refusal::new(
+                15,
+                "the row count of this table is not maintained",
+            ));
         }
         Ok(replica.high_watermark() - replica.log_start_offset())
     }

@@ -28,14 +28,25 @@ fn single() -> Leadership {
 
 fn lead(core: &mut ReplicaCore, state: Leadership) -> Vec<Action> {
     let log_end_offset = core.log_end_offset();
-    core.step(Event::Leadership { state, log_end_offset, now_ms: 0 }).expect("not fenced")
+    core.step(Event::Leadership {
+        state,
+        log_end_offset,
+        now_ms: 0,
+    })
+    .expect("not fenced")
 }
 
 #[test]
 fn a_single_replica_commits_its_whole_recovered_log() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 42, 42);
     let actions = lead(&mut core, single());
-    assert_eq!(actions, [Action::StartEpoch(LeaderEpoch(0), 42), Action::HighWatermark(42)]);
+    assert_eq!(
+        actions,
+        [
+            Action::StartEpoch(LeaderEpoch(0), 42),
+            Action::HighWatermark(42)
+        ]
+    );
     assert_eq!(core.epoch_start_offset(), 42);
 }
 
@@ -43,8 +54,16 @@ fn a_single_replica_commits_its_whole_recovered_log() {
 fn a_recovered_tail_is_committed_only_when_it_is_durable() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 42, 40);
     let actions = lead(&mut core, single());
-    assert_eq!(actions, [Action::StartEpoch(LeaderEpoch(0), 42), Action::HighWatermark(40)]);
-    let actions = core.step(Event::Durable { durable_end_offset: 42 });
+    assert_eq!(
+        actions,
+        [
+            Action::StartEpoch(LeaderEpoch(0), 42),
+            Action::HighWatermark(40)
+        ]
+    );
+    let actions = core.step(Event::Durable {
+        durable_end_offset: 42,
+    });
     assert_eq!(actions, Ok(vec![Action::HighWatermark(42)]));
 }
 
@@ -52,10 +71,16 @@ fn a_recovered_tail_is_committed_only_when_it_is_durable() {
 fn a_log_opened_anew_goes_on_from_what_it_has() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
     lead(&mut core, single());
-    core.step(Event::Appended { log_end_offset: 10 }).expect("applies");
-    core.step(Event::Durable { durable_end_offset: 4 }).expect("applies");
+    core.step(Event::Appended { log_end_offset: 10 })
+        .expect("applies");
+    core.step(Event::Durable {
+        durable_end_offset: 4,
+    })
+    .expect("applies");
     core.log_reopened(6, 6);
-    let actions = core.step(Event::Durable { durable_end_offset: 6 });
+    let actions = core.step(Event::Durable {
+        durable_end_offset: 6,
+    });
     assert_eq!(actions, Ok(vec![Action::HighWatermark(6)]));
 }
 
@@ -63,9 +88,14 @@ fn a_log_opened_anew_goes_on_from_what_it_has() {
 fn nothing_is_committed_before_it_is_durable() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
     lead(&mut core, single());
-    assert_eq!(core.step(Event::Appended { log_end_offset: 10 }), Ok(vec![]));
+    assert_eq!(
+        core.step(Event::Appended { log_end_offset: 10 }),
+        Ok(vec![])
+    );
     assert_eq!(core.high_watermark(), 0);
-    let actions = core.step(Event::Durable { durable_end_offset: 7 });
+    let actions = core.step(Event::Durable {
+        durable_end_offset: 7,
+    });
     assert_eq!(actions, Ok(vec![Action::HighWatermark(7)]));
 }
 
@@ -73,8 +103,12 @@ fn nothing_is_committed_before_it_is_durable() {
 fn the_slowest_in_sync_follower_holds_the_high_watermark() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
     lead(&mut core, decision(0, 0, 0, &[0, 1, 2]));
-    core.step(Event::Appended { log_end_offset: 10 }).expect("applies");
-    core.step(Event::Durable { durable_end_offset: 10 }).expect("applies");
+    core.step(Event::Appended { log_end_offset: 10 })
+        .expect("applies");
+    core.step(Event::Durable {
+        durable_end_offset: 10,
+    })
+    .expect("applies");
     let fetch = |server, fetch_offset| Event::FollowerFetched {
         server: ServerId(server),
         fetch_offset,
@@ -88,27 +122,55 @@ fn the_slowest_in_sync_follower_holds_the_high_watermark() {
 fn a_caught_up_follower_is_proposed_once_and_counts_while_pending() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
     lead(&mut core, decision(0, 0, 3, &[0]));
-    let fetch =
-        |fetch_offset| Event::FollowerFetched { server: ServerId(1), fetch_offset, now_ms: 1 };
-    let proposal = Action::ProposeIsr { isr: vec![ServerId(0), ServerId(1)], bucket_epoch: 3 };
+    let fetch = |fetch_offset| Event::FollowerFetched {
+        server: ServerId(1),
+        fetch_offset,
+        now_ms: 1,
+    };
+    let proposal = Action::ProposeIsr {
+        isr: vec![ServerId(0), ServerId(1)],
+        bucket_epoch: 3,
+    };
     assert_eq!(core.step(fetch(0)), Ok(vec![proposal]));
     assert_eq!(core.step(fetch(0)), Ok(vec![]));
-    core.step(Event::Appended { log_end_offset: 5 }).expect("applies");
-    assert_eq!(core.step(Event::Durable { durable_end_offset: 5 }), Ok(vec![]));
-    assert_eq!(core.step(Event::IsrRefused), Ok(vec![Action::HighWatermark(5)]));
+    core.step(Event::Appended { log_end_offset: 5 })
+        .expect("applies");
+    assert_eq!(
+        core.step(Event::Durable {
+            durable_end_offset: 5
+        }),
+        Ok(vec![])
+    );
+    assert_eq!(
+        core.step(Event::IsrRefused),
+        Ok(vec![Action::HighWatermark(5)])
+    );
 }
 
 #[test]
 fn a_silent_follower_leaves_only_after_the_lag_time_and_the_coordinators_word() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
     lead(&mut core, decision(0, 0, 0, &[0, 1]));
-    core.step(Event::Appended { log_end_offset: 5 }).expect("applies");
-    core.step(Event::Durable { durable_end_offset: 5 }).expect("applies");
+    core.step(Event::Appended { log_end_offset: 5 })
+        .expect("applies");
+    core.step(Event::Durable {
+        durable_end_offset: 5,
+    })
+    .expect("applies");
     assert_eq!(core.step(Event::Tick { now_ms: 30_000 }), Ok(vec![]));
-    let proposal = Action::ProposeIsr { isr: vec![ServerId(0)], bucket_epoch: 0 };
-    assert_eq!(core.step(Event::Tick { now_ms: 30_001 }), Ok(vec![proposal]));
+    let proposal = Action::ProposeIsr {
+        isr: vec![ServerId(0)],
+        bucket_epoch: 0,
+    };
+    assert_eq!(
+        core.step(Event::Tick { now_ms: 30_001 }),
+        Ok(vec![proposal])
+    );
     assert_eq!(core.high_watermark(), 0);
-    let changed = Event::IsrChanged { isr: vec![ServerId(0)], bucket_epoch: 1 };
+    let changed = Event::IsrChanged {
+        isr: vec![ServerId(0)],
+        bucket_epoch: 1,
+    };
     assert_eq!(core.step(changed), Ok(vec![Action::HighWatermark(5)]));
 }
 
@@ -116,13 +178,23 @@ fn a_silent_follower_leaves_only_after_the_lag_time_and_the_coordinators_word() 
 fn older_decisions_are_fenced() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
     lead(&mut core, decision(0, 5, 9, &[0]));
-    let old = |state| Event::Leadership { state, log_end_offset: 0, now_ms: 0 };
+    let old = |state| Event::Leadership {
+        state,
+        log_end_offset: 0,
+        now_ms: 0,
+    };
     assert_eq!(
         core.step(old(decision(1, 4, 10, &[1]))),
         Err(Fenced::LeaderEpoch(LeaderEpoch(5)))
     );
-    assert_eq!(core.step(old(decision(1, 5, 8, &[1]))), Err(Fenced::BucketEpoch(9)));
-    let foreign = Leadership { replicas: vec![ServerId(7)], ..decision(7, 6, 10, &[7]) };
+    assert_eq!(
+        core.step(old(decision(1, 5, 8, &[1]))),
+        Err(Fenced::BucketEpoch(9))
+    );
+    let foreign = Leadership {
+        replicas: vec![ServerId(7)],
+        ..decision(7, 6, 10, &[7])
+    };
     assert_eq!(core.step(old(foreign)), Err(Fenced::NotAssigned));
     assert!(core.is_leader());
 }
@@ -132,7 +204,10 @@ fn losing_leadership_is_told_once() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 3, 3);
     lead(&mut core, decision(0, 0, 0, &[0, 1]));
     let actions = lead(&mut core, decision(1, 1, 1, &[0, 1]));
-    assert_eq!(actions, [Action::LostLeadership, Action::Follow(ServerId(1))]);
+    assert_eq!(
+        actions,
+        [Action::LostLeadership, Action::Follow(ServerId(1))]
+    );
     assert!(lead(&mut core, decision(1, 1, 2, &[1])).is_empty());
 }
 
@@ -140,10 +215,15 @@ fn losing_leadership_is_told_once() {
 fn a_follower_never_shows_more_than_the_leader_committed() {
     let mut core = ReplicaCore::new(LOCAL, 30_000, 0, 0);
     lead(&mut core, decision(1, 0, 0, &[0, 1]));
-    core.step(Event::Appended { log_end_offset: 9 }).expect("applies");
-    core.step(Event::Durable { durable_end_offset: 6 }).expect("applies");
+    core.step(Event::Appended { log_end_offset: 9 })
+        .expect("applies");
+    core.step(Event::Durable {
+        durable_end_offset: 6,
+    })
+    .expect("applies");
     assert_eq!(core.high_watermark(), 0);
-    core.step(Event::LeaderHighWatermark { high_watermark: 8 }).expect("applies");
+    core.step(Event::LeaderHighWatermark { high_watermark: 8 })
+        .expect("applies");
     assert_eq!(core.high_watermark(), 6);
 }
 

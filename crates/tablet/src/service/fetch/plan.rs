@@ -77,7 +77,9 @@ impl FetchPlan {
         let mut plan = Self {
             follower,
             max_bytes: u64::try_from(request.max_bytes.unwrap_or_default()).ok(),
-            min_bytes: u64::try_from(request.min_bytes.unwrap_or(1)).unwrap_or(0).max(1),
+            min_bytes: u64::try_from(request.min_bytes.unwrap_or(1))
+                .unwrap_or(0)
+                .max(1),
             max_wait,
             tables: tables?,
         };
@@ -106,7 +108,10 @@ fn table_plan(request: pb::PbFetchLogReqForTable) -> Result<TablePlan, Refusal> 
             return Err(Refusal::new(-1, format!("filter_schema_id is {schema_id}")));
         }
         (Some(_), None) => {
-            return Err(Refusal::new(-1, "a filter_predicate needs its filter_schema_id"));
+            return Err(Refusal::new(
+                -1,
+                "a filter_predicate needs its filter_schema_id",
+            ));
         }
         (None, _) => None,
     };
@@ -114,7 +119,11 @@ fn table_plan(request: pb::PbFetchLogReqForTable) -> Result<TablePlan, Refusal> 
         .buckets_req
         .into_iter()
         .map(|bucket| BucketPlan {
-            bucket: table_bucket(table_id, bucket.partition_id, bucket.bucket_id.unwrap_or_default()),
+            bucket: table_bucket(
+                table_id,
+                bucket.partition_id,
+                bucket.bucket_id.unwrap_or_default(),
+            ),
             partition_id: bucket.partition_id,
             fetch_offset: bucket.fetch_offset.unwrap_or_default(),
             max_bytes: u64::try_from(bucket.max_fetch_bytes.unwrap_or_default()).unwrap_or(0),

@@ -34,8 +34,11 @@ impl ProjectionCache {
         if let Some(projection) = self.compiled.lock().get(&key) {
             return Ok(projection.clone());
         }
-        let versions: Vec<_> =
-            table.layouts().iter().map(|(id, layout)| (*id, layout.clone())).collect();
+        let versions: Vec<_> = table
+            .layouts()
+            .iter()
+            .map(|(id, layout)| (*id, layout.clone()))
+            .collect();
         let projection = Arc::new(Projection::new(&versions, fields)?);
         let mut compiled = self.compiled.lock();
         if compiled.len() >= CAPACITY {

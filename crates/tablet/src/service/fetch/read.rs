@@ -60,7 +60,10 @@ pub(in crate::service) struct Budget {
 impl Budget {
     /// `None` = the request gave a negative one.
     pub fn new(max_bytes: Option<u64>) -> Self {
-        Self { left: max_bytes, nothing_yet: true }
+        Self {
+            left: max_bytes,
+            nothing_yet: true,
+        }
     }
 
     fn spend(&mut self, bytes: u64) {
@@ -158,14 +161,15 @@ impl TabletService {
     }
 }
 
-fn compile_filter(
-    view: &TableView,
-    (schema_id, predicate): &(i32, Predicate),
-) -> Option<Filter> {
+fn compile_filter(view: &TableView, (schema_id, predicate): &(i32, Predicate)) -> Option<Filter> {
     if view.log_format != mainstem_types::LogFormat::Arrow {
         return None;
     }
-    let versions: Vec<_> = view.layouts().iter().map(|(id, layout)| (*id, layout.clone())).collect();
+    let versions: Vec<_> = view
+        .layouts()
+        .iter()
+        .map(|(id, layout)| (*id, layout.clone()))
+        .collect();
     Filter::new(&versions, i16::try_from(*schema_id).ok()?, predicate)
 }
 
@@ -183,7 +187,9 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Whole batches as they lie in the files.
     fn whole(&mut self, read: &mut BucketRead) -> Result<(), ReadFailure> {
-        let slice = self.replica.slice(read.next_offset, self.limit, self.end, self.first_free)?;
+        let slice = self
+            .replica
+            .slice(read.next_offset, self.limit, self.end, self.first_free)?;
         read.next_offset = slice.end_offset.max(read.next_offset);
         read.bytes = slice.len;
         read.segments = segments(slice)?;
@@ -195,16 +201,23 @@ impl Reading<'_> {
         let mut scanned = 0;
         let mut skipped_to = None;
         'steps: while scanned < SCAN_BYTES && read.next_offset < self.end {
-            let slice = self.replica.slice(read.next_offset, STEP_BYTES, self.end, true)?;
+            let slice = self
+                .replica
+                .slice(read.next_offset, STEP_BYTES, self.end, true)?;
             if slice.is_empty() {
                 break;
             }
             for part in &slice.parts {
-                let source = PartSource { part, may_block: self.may_block };
+                let source = PartSource {
+                    part,
+                    may_block: self.may_block,
+                };
                 let (mut position, range_end) = source.range();
                 let mut window = ReadWindow::new(&source, range_end);
                 while position < range_end {
-                    let Some(header) = window.batch_header(position)? else { break };
+                    let Some(header) = window.batch_header(position)? else {
+                        break;
+                    };
                     let batch_position = position;
                     position += header.total_len as u64;
                     scanned += header.total_len as u64;
@@ -235,7 +248,9 @@ impl Reading<'_> {
         position: u64,
         header: &BatchHeader,
     ) -> Result<bool, ReadFailure> {
-        let Some(filter) = &self.filter else { return Ok(false) };
+        let Some(filter) = &self.filter else {
+            return Ok(false);
+        };
         if header.is_header_only() {
             // Nothing in it can match; with a projection the reference drops it
             // as well (formats.md §2.3).
@@ -269,7 +284,13 @@ impl Reading<'_> {
 /// A batch as it is stored.
 fn stored(position: u64, header: &BatchHeader) -> ProjectedBatch {
     let len = header.total_len;
-    ProjectedBatch { parts: vec![Part::Source(SourceRange { position, len: len as u64 })], len }
+    ProjectedBatch {
+        parts: vec![Part::Source(SourceRange {
+            position,
+            len: len as u64,
+        })],
+        len,
+    }
 }
 
 /// Appends the parts of a batch.
