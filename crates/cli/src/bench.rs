@@ -112,17 +112,28 @@ fn all(common: &CommonArguments) -> Result<()> {
     let workloads: [(&str, Box<dyn Workload>); 8] = [
         ("append", Box::new(defaults::<append::AppendArguments>()?)),
         ("read", Box::new(defaults::<read::ReadArguments>()?)),
-        ("project", Box::new(defaults::<project::ProjectArguments>()?)),
-        ("latency", Box::new(defaults::<latency::LatencyArguments>()?)),
+        (
+            "project",
+            Box::new(defaults::<project::ProjectArguments>()?),
+        ),
+        (
+            "latency",
+            Box::new(defaults::<latency::LatencyArguments>()?),
+        ),
         ("idle", Box::new(defaults::<idle::IdleArguments>()?)),
-        ("restart", Box::new(defaults::<restart::RestartArguments>()?)),
+        (
+            "restart",
+            Box::new(defaults::<restart::RestartArguments>()?),
+        ),
         ("ddl", Box::new(defaults::<ddl::DdlArguments>()?)),
         ("skew", Box::new(defaults::<skew::SkewArguments>()?)),
     ];
     let mut reports = Vec::new();
     for (name, workload) in workloads {
         let stage = Stage::new(common)?;
-        let report = workload.measure(&stage).with_context(|| format!("bench {name}"))?;
+        let report = workload
+            .measure(&stage)
+            .with_context(|| format!("bench {name}"))?;
         report.print();
         reports.push(report);
     }
@@ -131,7 +142,9 @@ fn all(common: &CommonArguments) -> Result<()> {
 }
 
 fn save(common: &CommonArguments, reports: &[Report]) -> Result<()> {
-    let Some(path) = &common.json else { return Ok(()) };
+    let Some(path) = &common.json else {
+        return Ok(());
+    };
     let text = serde_json::to_string_pretty(&report::json(reports))?;
     std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
 }

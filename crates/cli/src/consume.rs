@@ -9,8 +9,8 @@ use mainstem_client::admin::OffsetSpec;
 use mainstem_client::scan::{LogScan, ScanOptions};
 use mainstem_types::TablePath;
 
-use self::output::Printer;
 pub use self::output::OutputFormat;
+use self::output::Printer;
 use crate::target::{Target, parse_table};
 use crate::where_clause;
 
@@ -58,16 +58,28 @@ fn parse_start(text: &str) -> Result<OffsetSpec, String> {
 
 /// Runs the command.
 pub async fn run(arguments: ConsumeArguments) -> Result<()> {
-    let filter = arguments.condition.as_deref().map(where_clause::parse).transpose()?;
+    let filter = arguments
+        .condition
+        .as_deref()
+        .map(where_clause::parse)
+        .transpose()?;
     let client = arguments.target.connect().await?;
     let table = client.table(&arguments.table).await?;
     if table.descriptor.schema.has_primary_key() {
-        bail!("'{}' has a primary key; its changelog cannot be consumed yet", arguments.table);
+        bail!(
+            "'{}' has a primary key; its changelog cannot be consumed yet",
+            arguments.table
+        );
     }
     let mut columns = arguments.columns.clone();
     if arguments.count && columns.is_none() {
         // Some column has to travel; a narrow one costs the least.
-        columns = table.descriptor.schema.columns.first().map(|column| vec![column.name.clone()]);
+        columns = table
+            .descriptor
+            .schema
+            .columns
+            .first()
+            .map(|column| vec![column.name.clone()]);
     }
     let options = ScanOptions {
         columns,
@@ -78,14 +90,22 @@ pub async fn run(arguments: ConsumeArguments) -> Result<()> {
     };
     let mut scan = LogScan::new(client, table, options).await?;
     let stdout = std::io::stdout();
-    let default =
-        if stdout.is_terminal() { OutputFormat::Table } else { OutputFormat::Csv };
-    let mut printer =
-        Printer::new(stdout.lock(), arguments.format.unwrap_or(default), arguments.follow);
+    let default = if stdout.is_terminal() {
+        OutputFormat::Table
+    } else {
+        OutputFormat::Csv
+    };
+    let mut printer = Printer::new(
+        stdout.lock(),
+        arguments.format.unwrap_or(default),
+        arguments.follow,
+    );
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let mut rows = 0u64;
     while rows < limit {
-        let Some(scanned) = scan.next().await? else { break };
+        let Some(scanned) = scan.next().await? else {
+            break;
+        };
         let wanted = usize::try_from(limit - rows).unwrap_or(usize::MAX);
         let batch = scanned.batch.slice(0, scanned.batch.num_rows().min(wanted));
         rows += batch.num_rows() as u64;

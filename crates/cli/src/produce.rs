@@ -64,7 +64,10 @@ pub async fn run(arguments: ProduceArguments) -> Result<()> {
         null: arguments.null.clone(),
         batch_rows: arguments.batch_rows.max(1),
     };
-    let source = arguments.file.clone().filter(|path| path.as_os_str() != "-");
+    let source = arguments
+        .file
+        .clone()
+        .filter(|path| path.as_os_str() != "-");
     let mut input = Input::open(source.as_deref(), &options)?;
     let table = find_or_create(&client, &arguments, &input).await?;
     let schema = mainstem_format::arrow_type::arrow_schema(&table.descriptor.schema);
@@ -80,7 +83,10 @@ pub async fn run(arguments: ProduceArguments) -> Result<()> {
     let mut sent = 0u64;
     // Reading blocks (file, pipe): the runtime keeps a thread for the rest.
     while let Some(batch) = tokio::task::block_in_place(|| batches.next()) {
-        let batch = shape::fit(&batch.with_context(|| format!("after {sent} rows"))?, &schema)?;
+        let batch = shape::fit(
+            &batch.with_context(|| format!("after {sent} rows"))?,
+            &schema,
+        )?;
         writer.write(&batch).await?;
         sent += batch.num_rows() as u64;
         bar.set_position(if input.rows().is_some() {
@@ -93,7 +99,10 @@ pub async fn run(arguments: ProduceArguments) -> Result<()> {
     let rows = writer.close().await?;
     bar.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
-    println!("{rows} rows in {seconds:.2} s ({:.0} rows/s)", rows as f64 / seconds.max(1e-9));
+    println!(
+        "{rows} rows in {seconds:.2} s ({:.0} rows/s)",
+        rows as f64 / seconds.max(1e-9)
+    );
     Ok(())
 }
 
@@ -164,6 +173,10 @@ pub fn inferred_table_schema(
     format: Option<Format>,
     null: Option<String>,
 ) -> Result<Schema> {
-    let options = Options { format, null, batch_rows: 1 };
+    let options = Options {
+        format,
+        null,
+        batch_rows: 1,
+    };
     shape::table_schema(&Input::open(Some(path), &options)?.inferred_schema()?)
 }

@@ -2,6 +2,7 @@
 
 mod background;
 mod data_dir;
+mod metrics;
 mod router;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use tracing::{info, warn};
 
 use self::background::Background;
 use self::data_dir::DataDir;
+use self::metrics::{RequestsByKind, ServerMetrics};
 use self::router::Router;
 
 /// Id of the tablet server of a single process.
@@ -62,7 +64,8 @@ impl Server {
     pub async fn start(config: ServerConfig) -> Result<Self> {
         let started = Instant::now();
         raise_open_files();
-        let bound = bind(&config)?;
+        let requests = Arc::new(RequestsByKind::default());
+        let bound = bind(&config)?.with_observer(requests.clone());
         let addresses = bound.addresses();
         let data_dir = Arc::new(DataDir::open(&config.data_dir)?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -81,6 +84,9 @@ impl Server {
         let router = Arc::new(Router::new(coordinator.clone(), tablet));
         let shutdown = CancellationToken::new();
         let console = Arc::new(Console::default());
+        let catalog = coordinator.catalog().clone();
+        console.add_source(Arc::new(ServerMetrics::new(catalog, bound.stats())));
+        console.add_source(requests.clone());
         console.add_source(metrics.clone());
         let mut tasks = Vec::new();
         let http = serve_http(&config, &console, &shutdown, &mut tasks).await?;
@@ -88,7 +94,10 @@ impl Server {
             &config,
             coordinator,
             replicas.clone(),
-            metrics,
+            Box::new(move || {
+                metrics.tick();
+                requests.tick();
+            }),
             clock,
             data_dir.clone(),
             shutdown.clone(),
@@ -187,7 +196,9 @@ struct ListenerUsers(BTreeMap<String, Users>);
 
 impl Credentials for ListenerUsers {
     fn verify(&self, listener: &str, user: &str, password: &[u8]) -> bool {
-        self.0.get(listener).is_some_and(|users| users.verify(user, password))
+        self.0
+            .get(listener)
+            .is_some_and(|users| users.verify(user, password))
     }
 }
 
@@ -196,7 +207,9 @@ fn resolve(address: &HostPort) -> Result<SocketAddr> {
     let mut found = (address.host.as_str(), address.port)
         .to_socket_addrs()
         .with_context(|| format!("cannot resolve {}", address.host))?;
-    found.next().with_context(|| format!("{} has no address", address.host))
+    found
+        .next()
+        .with_context(|| format!("{} has no address", address.host))
 }
 
 /// The durable parts. Blocks.
@@ -209,7 +222,11 @@ fn open(
     let path = data_dir.metadata();
     let store = EmbeddedStore::open(
         &path,
-        if durable { mainstem_meta::Durability::Fsync } else { mainstem_meta::Durability::Os },
+        if durable {
+            mainstem_meta::Durability::Fsync
+        } else {
+            mainstem_meta::Durability::Os
+        },
     )
     .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
     let store: Arc<dyn MetaStore> = Arc::new(store);
@@ -279,7 +296,11 @@ fn register(
         })
         .collect();
     coordinator.set_coordinator_endpoints(endpoints.clone());
-    let node = ServerNode { id: SERVER_ID, rack: config.rack.clone(), endpoints };
+    let node = ServerNode {
+        id: SERVER_ID,
+        rack: config.rack.clone(),
+        endpoints,
+    };
     if let Err(error) = coordinator.register(node) {
         bail!("cannot register the tablet server: {}", error.message);
     }
@@ -292,7 +313,9 @@ async fn serve_http(
     shutdown: &CancellationToken,
     tasks: &mut Vec<JoinHandle<()>>,
 ) -> Result<Option<SocketAddr>> {
-    let Some(address) = &config.http.address else { return Ok(None) };
+    let Some(address) = &config.http.address else {
+        return Ok(None);
+    };
     let listener = match TcpListener::bind((address.host.as_str(), address.port)).await {
         Ok(listener) => listener,
         Err(error) if config.http.is_default => {
@@ -319,12 +342,17 @@ async fn serve_http(
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(WANTED_OPEN_FILES, |hard| hard.min(WANTED_OPEN_FILES));
+    let wanted = limit
+        .maximum
+        .map_or(WANTED_OPEN_FILES, |hard| hard.min(WANTED_OPEN_FILES));
     if limit.current.is_some_and(|current| current < wanted) {
         // With the lower limit the server works, with fewer buckets at once.
         let _ = setrlimit(
             Resource::Nofile,
-            Rlimit { current: Some(wanted), maximum: limit.maximum },
+            Rlimit {
+                current: Some(wanted),
+                maximum: limit.maximum,
+            },
         );
     }
 }

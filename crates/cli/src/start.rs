@@ -66,7 +66,9 @@ fn load(arguments: &StartArguments) -> Result<(ServerConfig, Vec<String>)> {
         entries.set_override(text)?;
     }
     if let Some(dir) = &arguments.data_dir {
-        let Some(dir) = dir.to_str() else { bail!("--data-dir is not UTF-8") };
+        let Some(dir) = dir.to_str() else {
+            bail!("--data-dir is not UTF-8")
+        };
         entries.set("data.dir", dir);
     }
     entries.resolve_markers(look_up)?;
@@ -95,12 +97,17 @@ fn look_up(marker: &Marker) -> Result<String, String> {
 fn start_logging(config: &LoggingConfig) -> Result<()> {
     let filter = EnvFilter::try_new(&config.filter)
         .with_context(|| format!("mainstem.log.level '{}' is not a filter", config.filter))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match config.format {
         LogLineFormat::Json => builder.json().init(),
         LogLineFormat::Text => {
             use std::io::IsTerminal;
-            builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
+            builder
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_target(false)
+                .init();
         }
     }
     Ok(())

@@ -52,7 +52,11 @@ async fn table_status(client: &Client, table: &TableInfo) -> Result<TableStatus>
         parts.push(client.table_buckets(&table.path).await?);
     } else {
         for partition in client.partitions(table).await? {
-            parts.push(client.partition_buckets(&table.path, &partition.name).await?);
+            parts.push(
+                client
+                    .partition_buckets(&table.path, &partition.name)
+                    .await?,
+            );
         }
     }
     let (mut buckets, mut rows) = (0, 0);
@@ -61,17 +65,23 @@ async fn table_status(client: &Client, table: &TableInfo) -> Result<TableStatus>
         for (bucket, leader) in part.leaders.iter().enumerate() {
             let Some(leader) = leader else { continue };
             let bucket = [i32::try_from(bucket)?];
-            let offsets = |spec| {
-                client.list_offsets(table, part.partition_id, *leader, &bucket, spec)
-            };
-            let (start, end) = (offsets(OffsetSpec::Earliest).await?, offsets(OffsetSpec::Latest).await?);
+            let offsets =
+                |spec| client.list_offsets(table, part.partition_id, *leader, &bucket, spec);
+            let (start, end) = (
+                offsets(OffsetSpec::Earliest).await?,
+                offsets(OffsetSpec::Latest).await?,
+            );
             rows += end[0] - start[0];
         }
     }
     let partitioned = !table.descriptor.partition_keys.is_empty();
     Ok(TableStatus {
         path: table.path.clone(),
-        kind: if table.descriptor.schema.has_primary_key() { "primary key" } else { "log" },
+        kind: if table.descriptor.schema.has_primary_key() {
+            "primary key"
+        } else {
+            "log"
+        },
         partitions: if partitioned { parts.len() } else { 0 },
         buckets,
         rows,
@@ -107,7 +117,11 @@ fn print(server: &str, health: &Health, tables: &[TableStatus]) {
         out.add_row([
             table.path.to_string(),
             table.kind.to_owned(),
-            if table.partitions == 0 { String::new() } else { table.partitions.to_string() },
+            if table.partitions == 0 {
+                String::new()
+            } else {
+                table.partitions.to_string()
+            },
             table.buckets.to_string(),
             table.rows.to_string(),
         ]);

@@ -113,17 +113,31 @@ pub async fn run(command: TableCommand) -> Result<()> {
         TableCommand::List { database, target } => {
             list(&target.connect().await?, database.as_deref()).await
         }
-        TableCommand::Describe { table, format, target } => {
-            describe(&target.connect().await?, &table, format == "json").await
-        }
-        TableCommand::Drop { table, if_exists, target } => {
-            target.connect().await?.drop_table(&table, if_exists).await?;
+        TableCommand::Describe {
+            table,
+            format,
+            target,
+        } => describe(&target.connect().await?, &table, format == "json").await,
+        TableCommand::Drop {
+            table,
+            if_exists,
+            target,
+        } => {
+            target
+                .connect()
+                .await?
+                .drop_table(&table, if_exists)
+                .await?;
             println!("dropped {table}");
             Ok(())
         }
-        TableCommand::Alter { table, add_column, set, reset, target } => {
-            alter(&target.connect().await?, &table, &add_column, &set, reset).await
-        }
+        TableCommand::Alter {
+            table,
+            add_column,
+            set,
+            reset,
+            target,
+        } => alter(&target.connect().await?, &table, &add_column, &set, reset).await,
     }
 }
 
@@ -131,9 +145,17 @@ async fn create(arguments: CreateArguments) -> Result<()> {
     let columns: Vec<(String, DataType)> = match &arguments.like {
         Some(path) => {
             let schema = inferred_table_schema(path, None::<Format>, arguments.null.clone())?;
-            schema.columns.into_iter().map(|column| (column.name, column.data_type)).collect()
+            schema
+                .columns
+                .into_iter()
+                .map(|column| (column.name, column.data_type))
+                .collect()
         }
-        None => arguments.column.iter().map(|text| parse_column(text)).collect::<Result<_>>()?,
+        None => arguments
+            .column
+            .iter()
+            .map(|text| parse_column(text))
+            .collect::<Result<_>>()?,
     };
     if columns.is_empty() {
         bail!("a table needs columns: --column \"id BIGINT\" … or --like FILE");
@@ -159,8 +181,12 @@ async fn create(arguments: CreateArguments) -> Result<()> {
         custom_properties,
     };
     let client = arguments.target.connect().await?;
-    client.create_database(&arguments.table.database, true).await?;
-    client.create_table(&arguments.table, &descriptor, arguments.if_not_exists).await?;
+    client
+        .create_database(&arguments.table.database, true)
+        .await?;
+    client
+        .create_table(&arguments.table, &descriptor, arguments.if_not_exists)
+        .await?;
     println!("created {}", arguments.table);
     Ok(())
 }
@@ -185,13 +211,22 @@ async fn describe(client: &Client, path: &TablePath, json: bool) -> Result<()> {
         println!("{}", String::from_utf8_lossy(&descriptor.to_json_bytes()));
         return Ok(());
     }
-    let kind = if descriptor.schema.has_primary_key() { "primary-key table" } else { "log table" };
-    println!("{path}: {kind} {}, schema {}", table.table_id, table.schema_id);
+    let kind = if descriptor.schema.has_primary_key() {
+        "primary-key table"
+    } else {
+        "log table"
+    };
+    println!(
+        "{path}: {kind} {}, schema {}",
+        table.table_id, table.schema_id
+    );
     if let Some(comment) = &descriptor.comment {
         println!("{comment}");
     }
     let mut columns = Table::new();
-    columns.load_style(presets::UTF8_BORDERS_ONLY).set_header(["column", "type", "comment"]);
+    columns
+        .load_style(presets::UTF8_BORDERS_ONLY)
+        .set_header(["column", "type", "comment"]);
     for column in &descriptor.schema.columns {
         let comment = column.comment.clone().unwrap_or_default();
         columns.add_row([column.name.clone(), column.data_type.to_string(), comment]);
@@ -206,7 +241,11 @@ async fn describe(client: &Client, path: &TablePath, json: bool) -> Result<()> {
         println!("{name}: {}", columns.join(", "));
     }
     println!("buckets: {}", descriptor.bucket_count.unwrap_or(1));
-    for (key, value) in descriptor.properties.iter().chain(&descriptor.custom_properties) {
+    for (key, value) in descriptor
+        .properties
+        .iter()
+        .chain(&descriptor.custom_properties)
+    {
         println!("{key} = {value}");
     }
     if !descriptor.partition_keys.is_empty() {
@@ -267,8 +306,9 @@ fn parse_column(text: &str) -> Result<(String, DataType)> {
 }
 
 fn parse_option(text: &str) -> Result<(String, String)> {
-    let (key, value) =
-        text.split_once('=').with_context(|| format!("'{text}' is not KEY=VALUE"))?;
+    let (key, value) = text
+        .split_once('=')
+        .with_context(|| format!("'{text}' is not KEY=VALUE"))?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -288,7 +328,10 @@ mod tests {
     #[test]
     fn a_column_is_a_name_and_a_type() {
         let (name, data_type) = parse_column("id BIGINT NOT NULL").expect("parses");
-        assert_eq!((name.as_str(), data_type.to_string().as_str()), ("id", "BIGINT NOT NULL"));
+        assert_eq!(
+            (name.as_str(), data_type.to_string().as_str()),
+            ("id", "BIGINT NOT NULL")
+        );
         let (name, _) = parse_column("\"a b\" ARRAY<INT>").expect("parses");
         assert_eq!(name, "a b");
         assert!(parse_column("id").is_err());

@@ -8,13 +8,23 @@ use mainstem_types::TablePath;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Target {
     /// Address of a server.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9123", env = "MAINSTEM_SERVER")]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:9123",
+        env = "MAINSTEM_SERVER"
+    )]
     pub server: String,
     /// User for a listener with SASL/PLAIN.
     #[arg(long, env = "MAINSTEM_USER")]
     pub user: Option<String>,
     /// Password of the user.
-    #[arg(long, env = "MAINSTEM_PASSWORD", hide_env_values = true, requires = "user")]
+    #[arg(
+        long,
+        env = "MAINSTEM_PASSWORD",
+        hide_env_values = true,
+        requires = "user"
+    )]
     pub password: Option<String>,
 }
 
@@ -26,10 +36,20 @@ impl Target {
             (Some(user), None) => bail!("--user {user} needs --password or MAINSTEM_PASSWORD"),
             (None, _) => None,
         };
-        let servers: Vec<String> = self.server.split(',').map(|s| s.trim().to_owned()).collect();
-        let options = ClientOptions { sasl, ..ClientOptions::default() };
+        let servers: Vec<String> = self
+            .server
+            .split(',')
+            .map(|s| s.trim().to_owned())
+            .collect();
+        let options = ClientOptions {
+            sasl,
+            ..ClientOptions::default()
+        };
         Client::connect(&servers, options).await.with_context(|| {
-            format!("cannot reach a server at {}; start one with `mainstem start`", self.server)
+            format!(
+                "cannot reach a server at {}; start one with `mainstem start`",
+                self.server
+            )
         })
     }
 }

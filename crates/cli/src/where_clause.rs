@@ -24,7 +24,10 @@ enum Token {
 /// # Errors
 /// What was expected, and what stood there.
 pub fn parse(text: &str) -> Result<Filter> {
-    let mut parser = Parser { tokens: tokens(text)?, next: 0 };
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        next: 0,
+    };
     let filter = parser.disjunction(0)?;
     if let Some(token) = parser.peek() {
         bail!("--where: unexpected {} behind the condition", show(token));
@@ -39,7 +42,11 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
     while let Some(first) = rest.chars().next() {
         if first == '\'' || first == '"' {
             let (content, behind) = quoted(rest, first)?;
-            tokens.push(if first == '"' { Token::Quoted(content) } else { Token::Literal(content) });
+            tokens.push(if first == '"' {
+                Token::Quoted(content)
+            } else {
+                Token::Literal(content)
+            });
             rest = behind;
         } else if first.is_ascii_digit() {
             let end = rest
@@ -48,7 +55,9 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
             tokens.push(Token::Literal(rest[..end].to_owned()));
             rest = &rest[end..];
         } else if first.is_alphabetic() || first == '_' {
-            let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+                .unwrap_or(rest.len());
             tokens.push(Token::Word(rest[..end].to_owned()));
             rest = &rest[end..];
         } else if let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
@@ -123,7 +132,11 @@ impl Parser {
         while self.take_word("or") {
             parts.push(self.conjunction(depth)?);
         }
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Filter::Or(parts) })
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Filter::Or(parts)
+        })
     }
 
     fn conjunction(&mut self, depth: usize) -> Result<Filter> {
@@ -131,7 +144,11 @@ impl Parser {
         while self.take_word("and") {
             parts.push(self.condition(depth)?);
         }
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Filter::And(parts) })
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Filter::And(parts)
+        })
     }
 
     fn condition(&mut self, depth: usize) -> Result<Filter> {
@@ -143,7 +160,11 @@ impl Parser {
         }
         if self.take_symbol("(") {
             let inner = self.disjunction(depth + 1)?;
-            return if self.take_symbol(")") { Ok(inner) } else { self.expected("')'") };
+            return if self.take_symbol(")") {
+                Ok(inner)
+            } else {
+                self.expected("')'")
+            };
         }
         let column = match self.peek() {
             Some(Token::Word(name) | Token::Quoted(name)) => name.clone(),
@@ -165,7 +186,10 @@ impl Parser {
         let filter = if self.take_word("in") {
             self.list(column)?
         } else if self.take_word("like") {
-            Filter::Like { column, pattern: self.literal()? }
+            Filter::Like {
+                column,
+                pattern: self.literal()?,
+            }
         } else if self.take_word("between") {
             let low = self.literal()?;
             if !self.take_word("and") {
@@ -184,9 +208,17 @@ impl Parser {
         } else if negated {
             return self.expected("in, like or between");
         } else {
-            Filter::Compare { column, comparison: self.comparison()?, literal: self.literal()? }
+            Filter::Compare {
+                column,
+                comparison: self.comparison()?,
+                literal: self.literal()?,
+            }
         };
-        Ok(if negated { Filter::Not(Box::new(filter)) } else { filter })
+        Ok(if negated {
+            Filter::Not(Box::new(filter))
+        } else {
+            filter
+        })
     }
 
     fn list(&mut self, column: String) -> Result<Filter> {
@@ -241,7 +273,11 @@ mod tests {
     use super::*;
 
     fn compare(column: &str, comparison: Comparison, literal: &str) -> Filter {
-        Filter::Compare { column: column.into(), comparison, literal: literal.into() }
+        Filter::Compare {
+            column: column.into(),
+            comparison,
+            literal: literal.into(),
+        }
     }
 
     #[test]
@@ -251,19 +287,29 @@ mod tests {
             compare("b", Comparison::Greater, "-2.5"),
             compare("c d", Comparison::NotEqual, "it's"),
         ]);
-        assert_eq!(parsed, Filter::Or(vec![compare("a", Comparison::Equal, "1"), right]));
+        assert_eq!(
+            parsed,
+            Filter::Or(vec![compare("a", Comparison::Equal, "1"), right])
+        );
     }
 
     #[test]
     fn between_in_like_and_null_tests_can_be_negated() {
         let parsed = parse("not (a is not null) and b not in (1, 2) and c not like 'x%'");
-        let Ok(Filter::And(parts)) = parsed else { panic!("{parsed:?}") };
+        let Ok(Filter::And(parts)) = parsed else {
+            panic!("{parsed:?}")
+        };
         assert_eq!(
             parts[0],
-            Filter::Not(Box::new(Filter::Null { column: "a".into(), is_null: false }))
+            Filter::Not(Box::new(Filter::Null {
+                column: "a".into(),
+                is_null: false
+            }))
         );
         assert!(matches!(&parts[1], Filter::Not(inner) if matches!(**inner, Filter::In { .. })));
-        let Ok(Filter::And(range)) = parse("d between 1 and 5") else { panic!("no range") };
+        let Ok(Filter::And(range)) = parse("d between 1 and 5") else {
+            panic!("no range")
+        };
         assert_eq!(range[1], compare("d", Comparison::LessOrEqual, "5"));
     }
 
@@ -282,6 +328,11 @@ mod tests {
             assert!(error.contains(expected), "{text}: {error}");
         }
         let deep = format!("{}a = 1", "not ".repeat(1_000));
-        assert!(parse(&deep).unwrap_err().to_string().contains("nested deeper"));
+        assert!(
+            parse(&deep)
+                .unwrap_err()
+                .to_string()
+                .contains("nested deeper")
+        );
     }
 }

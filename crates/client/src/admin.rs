@@ -58,7 +58,9 @@ impl Client {
             ignore_if_exists: Some(ignore_if_exists),
             database_json: None,
         };
-        let _: pb::CreateDatabaseResponse = self.call_coordinator(ApiKey::CreateDatabase, &request).await?;
+        let _: pb::CreateDatabaseResponse = self
+            .call_coordinator(ApiKey::CreateDatabase, &request)
+            .await?;
         Ok(())
     }
 
@@ -69,21 +71,28 @@ impl Client {
             ignore_if_not_exists: Some(ignore),
             cascade: Some(cascade),
         };
-        let _: pb::DropDatabaseResponse = self.call_coordinator(ApiKey::DropDatabase, &request).await?;
+        let _: pb::DropDatabaseResponse = self
+            .call_coordinator(ApiKey::DropDatabase, &request)
+            .await?;
         Ok(())
     }
 
     /// Names of the databases.
     pub async fn databases(&self) -> Result<Vec<String>> {
         let request = pb::ListDatabasesRequest::default();
-        let answer: pb::ListDatabasesResponse = self.call_coordinator(ApiKey::ListDatabases, &request).await?;
+        let answer: pb::ListDatabasesResponse = self
+            .call_coordinator(ApiKey::ListDatabases, &request)
+            .await?;
         Ok(answer.database_name)
     }
 
     /// Names of the tables of a database.
     pub async fn tables(&self, database: &str) -> Result<Vec<String>> {
-        let request = pb::ListTablesRequest { database_name: Some(database.to_owned()) };
-        let answer: pb::ListTablesResponse = self.call_coordinator(ApiKey::ListTables, &request).await?;
+        let request = pb::ListTablesRequest {
+            database_name: Some(database.to_owned()),
+        };
+        let answer: pb::ListTablesResponse =
+            self.call_coordinator(ApiKey::ListTables, &request).await?;
         Ok(answer.table_name)
     }
 
@@ -99,7 +108,8 @@ impl Client {
             table_json: Some(descriptor.to_json_bytes().into()),
             ignore_if_exists: Some(ignore_if_exists),
         };
-        let _: pb::CreateTableResponse = self.call_coordinator(ApiKey::CreateTable, &request).await?;
+        let _: pb::CreateTableResponse =
+            self.call_coordinator(ApiKey::CreateTable, &request).await?;
         Ok(())
     }
 
@@ -164,13 +174,19 @@ impl Client {
     }
 
     /// Creates a partition from the values of its keys; an existing one is fine.
-    pub async fn create_partition(&self, path: &TablePath, spec: &[(String, String)]) -> Result<()> {
+    pub async fn create_partition(
+        &self,
+        path: &TablePath,
+        spec: &[(String, String)],
+    ) -> Result<()> {
         let request = pb::CreatePartitionRequest {
             table_path: Some(path_to_proto(path)),
             partition_spec: Some(spec_to_proto(spec)),
             ignore_if_not_exists: Some(true),
         };
-        let _: pb::CreatePartitionResponse = self.call_coordinator(ApiKey::CreatePartition, &request).await?;
+        let _: pb::CreatePartitionResponse = self
+            .call_coordinator(ApiKey::CreatePartition, &request)
+            .await?;
         Ok(())
     }
 
@@ -181,8 +197,14 @@ impl Client {
             partial_partition_spec: None,
             include_system_partitions: None,
         };
-        let answer: pb::ListPartitionInfosResponse = self.call_coordinator(ApiKey::ListPartitionInfos, &request).await?;
-        answer.partitions_info.iter().map(|info| partition_of(table, info)).collect()
+        let answer: pb::ListPartitionInfosResponse = self
+            .call_coordinator(ApiKey::ListPartitionInfos, &request)
+            .await?;
+        answer
+            .partitions_info
+            .iter()
+            .map(|info| partition_of(table, info))
+            .collect()
     }
 
     /// One offset per bucket, in the order of `buckets`. All of them are led by
@@ -210,11 +232,15 @@ impl Client {
             routing_bucket_count: None,
         };
         let connection = self.tablet(leader).await?;
-        let answer: pb::ListOffsetsResponse = connection.call(ApiKey::ListOffsets, 0, &request).await?;
+        let answer: pb::ListOffsetsResponse =
+            connection.call(ApiKey::ListOffsets, 0, &request).await?;
         buckets
             .iter()
             .map(|bucket| {
-                let entry = answer.buckets_resp.iter().find(|e| e.bucket_id == Some(*bucket));
+                let entry = answer
+                    .buckets_resp
+                    .iter()
+                    .find(|e| e.bucket_id == Some(*bucket));
                 let entry = entry.ok_or_else(|| ClientError::absent("buckets_resp"))?;
                 if let Some(code) = entry.error_code {
                     let message = entry.error_message.clone().unwrap_or_default();
@@ -228,7 +254,9 @@ impl Client {
     /// Health of the cluster.
     pub async fn health(&self) -> Result<Health> {
         let request = pb::GetClusterHealthRequest::default();
-        let answer: pb::GetClusterHealthResponse = self.call_coordinator(ApiKey::GetClusterHealth, &request).await?;
+        let answer: pb::GetClusterHealthResponse = self
+            .call_coordinator(ApiKey::GetClusterHealth, &request)
+            .await?;
         Ok(Health {
             replicas: answer.num_replicas.unwrap_or_default(),
             in_sync: answer.in_sync_replicas.unwrap_or_default(),
@@ -252,7 +280,11 @@ fn spec_to_proto(spec: &[(String, String)]) -> pb::PbPartitionSpec {
 }
 
 fn partition_of(table: &TableInfo, info: &pb::PbPartitionInfo) -> Result<Partition> {
-    let spec = info.partition_spec.clone().unwrap_or_default().partition_key_values;
+    let spec = info
+        .partition_spec
+        .clone()
+        .unwrap_or_default()
+        .partition_key_values;
     let mut values = Vec::new();
     for key in &table.descriptor.partition_keys {
         let pair = spec.iter().find(|pair| pair.key.as_deref() == Some(key));

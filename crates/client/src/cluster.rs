@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mainstem_net::{ClientOptions as NetOptions, Connection, Login};
-use mainstem_protocol::{Required, Shaped};
 use mainstem_protocol::{ApiKey, messages as pb};
+use mainstem_protocol::{Required, Shaped};
 use mainstem_types::{
     BucketId, PartitionId, ServerId, TableBucket, TableDescriptor, TableId, TablePath,
 };
@@ -93,7 +93,9 @@ impl Client {
             options,
             known: Mutex::new(Known::default()),
         };
-        let client = Self { shared: Arc::new(shared) };
+        let client = Self {
+            shared: Arc::new(shared),
+        };
         client.refresh().await?;
         Ok(client)
     }
@@ -108,7 +110,10 @@ impl Client {
         let mut last = ClientError::Usage("no server address was given".to_owned());
         for address in &self.shared.bootstrap {
             let answer = match self.connection(address).await {
-                Ok(connection) => self.metadata_on(&connection, pb::MetadataRequest::default()).await,
+                Ok(connection) => {
+                    self.metadata_on(&connection, pb::MetadataRequest::default())
+                        .await
+                }
                 Err(error) => Err(error),
             };
             match answer {
@@ -124,7 +129,11 @@ impl Client {
 
     fn learn(&self, answer: &pb::MetadataResponse) -> Result<()> {
         let mut known = self.shared.known.lock();
-        known.coordinator = answer.coordinator_server.as_ref().map(address_of).transpose()?;
+        known.coordinator = answer
+            .coordinator_server
+            .as_ref()
+            .map(address_of)
+            .transpose()?;
         known.tablets.clear();
         for node in &answer.tablet_servers {
             let id = ServerId(node.node_id.ok_or_else(|| ClientError::absent("node_id"))?);
@@ -152,7 +161,9 @@ impl Client {
         };
         let connection = Connection::connect(address, options).await?;
         let mut known = self.shared.known.lock();
-        known.connections.insert(address.to_owned(), connection.clone());
+        known
+            .connections
+            .insert(address.to_owned(), connection.clone());
         Ok(connection)
     }
 
@@ -161,7 +172,9 @@ impl Client {
         let address = self.shared.known.lock().coordinator.clone();
         match address {
             Some(address) => self.connection(&address).await,
-            None => Err(ClientError::Usage("the cluster has no coordinator now".to_owned())),
+            None => Err(ClientError::Usage(
+                "the cluster has no coordinator now".to_owned(),
+            )),
         }
     }
 
@@ -216,8 +229,12 @@ impl Client {
 
     /// Describes a table.
     pub async fn table(&self, path: &TablePath) -> Result<TableInfo> {
-        let request = pb::GetTableInfoRequest { table_path: Some(path_to_proto(path)) };
-        let answer: pb::GetTableInfoResponse = self.call_coordinator(ApiKey::GetTableInfo, &request).await?;
+        let request = pb::GetTableInfoRequest {
+            table_path: Some(path_to_proto(path)),
+        };
+        let answer: pb::GetTableInfoResponse = self
+            .call_coordinator(ApiKey::GetTableInfo, &request)
+            .await?;
         let json = answer.table_json.unwrap_or_default();
         let descriptor = TableDescriptor::from_json_bytes(&json)
             .map_err(|error| ClientError::Malformed(format!("table description: {error}")))?;
@@ -237,7 +254,9 @@ impl Client {
             table_path: Some(path_to_proto(path)),
             schema_id: Some(schema_id),
         };
-        let answer: pb::GetTableSchemaResponse = self.call_coordinator(ApiKey::GetTableSchema, &request).await?;
+        let answer: pb::GetTableSchemaResponse = self
+            .call_coordinator(ApiKey::GetTableSchema, &request)
+            .await?;
         Ok(answer.schema_json.unwrap_or_default())
     }
 
@@ -250,7 +269,10 @@ impl Client {
         let answer = self.metadata(request).await?;
         let table = answer.table_metadata.first();
         let table = table.ok_or_else(|| ClientError::absent("table_metadata"))?;
-        Ok(Buckets { partition_id: None, leaders: leaders(&table.bucket_metadata) })
+        Ok(Buckets {
+            partition_id: None,
+            leaders: leaders(&table.bucket_metadata),
+        })
     }
 
     /// Buckets and leaders of a partition.
@@ -295,7 +317,10 @@ pub(crate) fn path_to_proto(path: &TablePath) -> pb::PbTablePath {
 }
 
 fn address_of(node: &pb::PbServerNode) -> Result<String> {
-    let host = node.host.as_deref().ok_or_else(|| ClientError::absent("host"))?;
+    let host = node
+        .host
+        .as_deref()
+        .ok_or_else(|| ClientError::absent("host"))?;
     let port = node.port.ok_or_else(|| ClientError::absent("port"))?;
     Ok(format!("{host}:{port}"))
 }
@@ -317,5 +342,9 @@ pub(crate) fn table_bucket(
     partition_id: Option<PartitionId>,
     bucket: i32,
 ) -> TableBucket {
-    TableBucket { table_id, partition_id, bucket_id: BucketId(bucket) }
+    TableBucket {
+        table_id,
+        partition_id,
+        bucket_id: BucketId(bucket),
+    }
 }

@@ -62,7 +62,13 @@ impl ClientError {
 
     /// Whether the location of the bucket is to be asked again first.
     pub fn is_stale_metadata(&self) -> bool {
-        matches!(self, Self::Api { code: 12 | 21 | 44, .. } | Self::Net(_))
+        matches!(
+            self,
+            Self::Api {
+                code: 12 | 21 | 44,
+                ..
+            } | Self::Net(_)
+        )
     }
 
     /// An absent field of an answer.

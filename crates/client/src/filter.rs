@@ -76,9 +76,7 @@ impl Filter {
             | Self::Null { column, .. }
             | Self::Like { column, .. }
             | Self::In { column, .. } => vec![column],
-            Self::And(parts) | Self::Or(parts) => {
-                parts.iter().flat_map(Self::columns).collect()
-            }
+            Self::And(parts) | Self::Or(parts) => parts.iter().flat_map(Self::columns).collect(),
             Self::Not(inner) => inner.columns(),
         }
     }
@@ -89,7 +87,11 @@ impl Filter {
     /// An unknown column, or a literal that the column's type cannot hold.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         match self {
-            Self::Compare { column, comparison, literal } => {
+            Self::Compare {
+                column,
+                comparison,
+                literal,
+            } => {
                 let values = column_of(batch, column)?;
                 let literal = parse_literal(column, literal, values.data_type())?;
                 compare(*comparison, values, &Scalar::new(literal))
@@ -128,9 +130,11 @@ impl Filter {
                 }
                 Ok(kept)
             }
-            Self::Not(inner) => {
-                Ok(inner.evaluate(batch)?.iter().map(|kept| kept.map(|kept| !kept)).collect())
-            }
+            Self::Not(inner) => Ok(inner
+                .evaluate(batch)?
+                .iter()
+                .map(|kept| kept.map(|kept| !kept))
+                .collect()),
         }
     }
 
@@ -138,7 +142,11 @@ impl Filter {
     /// it cannot use any (the rows are filtered here anyway).
     pub fn to_proto(&self, schema: &Schema) -> Option<pb::PbPredicate> {
         match self {
-            Self::Compare { column, comparison, literal } => {
+            Self::Compare {
+                column,
+                comparison,
+                literal,
+            } => {
                 let (_, column) = schema.column(column)?;
                 let function = match comparison {
                     Comparison::Equal => 0,
@@ -148,7 +156,11 @@ impl Filter {
                     Comparison::Greater => 4,
                     Comparison::GreaterOrEqual => 5,
                 };
-                Some(leaf(function, column.id, vec![literal_to_proto(&column.data_type.kind, literal)?]))
+                Some(leaf(
+                    function,
+                    column.id,
+                    vec![literal_to_proto(&column.data_type.kind, literal)?],
+                ))
             }
             Self::Null { column, is_null } => {
                 let (_, column) = schema.column(column)?;
@@ -160,25 +172,35 @@ impl Filter {
                 if prefix.contains(['%', '_', '\\']) {
                     return None;
                 }
-                Some(leaf(8, column.id, vec![literal_to_proto(&column.data_type.kind, prefix)?]))
+                Some(leaf(
+                    8,
+                    column.id,
+                    vec![literal_to_proto(&column.data_type.kind, prefix)?],
+                ))
             }
             Self::In { column, literals } => {
                 let (_, column) = schema.column(column)?;
                 let kind = &column.data_type.kind;
-                let literals: Option<Vec<_>> =
-                    literals.iter().map(|literal| literal_to_proto(kind, literal)).collect();
+                let literals: Option<Vec<_>> = literals
+                    .iter()
+                    .map(|literal| literal_to_proto(kind, literal))
+                    .collect();
                 Some(leaf(11, column.id, literals?))
             }
             // A conjunction may drop parts that cannot be sent, a disjunction not.
             Self::And(parts) => {
-                let children: Vec<_> =
-                    parts.iter().filter_map(|part| part.to_proto(schema)).collect();
+                let children: Vec<_> = parts
+                    .iter()
+                    .filter_map(|part| part.to_proto(schema))
+                    .collect();
                 (!children.is_empty()).then(|| compound(0, children))
             }
             Self::Or(parts) => {
                 let children: Option<Vec<_>> =
                     parts.iter().map(|part| part.to_proto(schema)).collect();
-                children.filter(|children| !children.is_empty()).map(|c| compound(1, c))
+                children
+                    .filter(|children| !children.is_empty())
+                    .map(|c| compound(1, c))
             }
             Self::Not(_) => None,
         }
@@ -201,14 +223,20 @@ fn compound(function: i32, children: Vec<pb::PbPredicate>) -> pb::PbPredicate {
     pb::PbPredicate {
         r#type: Some(1),
         leaf: None,
-        compound: Some(pb::PbCompoundPredicate { function: Some(function), children }),
+        compound: Some(pb::PbCompoundPredicate {
+            function: Some(function),
+            children,
+        }),
     }
 }
 
 /// The value field by type root (wire.md §4.18). Types whose text form needs a
 /// calendar are left to the filter on this side.
 fn literal_to_proto(kind: &TypeKind, text: &str) -> Option<pb::PbLiteralValue> {
-    let mut value = pb::PbLiteralValue { is_null: Some(false), ..Default::default() };
+    let mut value = pb::PbLiteralValue {
+        is_null: Some(false),
+        ..Default::default()
+    };
     let root = match kind {
         TypeKind::Boolean => {
             value.boolean_value = Some(text.parse().ok()?);
@@ -256,9 +284,14 @@ fn column_of<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
 
 fn parse_literal(column: &str, text: &str, data_type: &ArrowType) -> Result<ArrayRef> {
     let source = StringArray::from(vec![text]);
-    let options = arrow_cast::CastOptions { safe: false, ..Default::default() };
+    let options = arrow_cast::CastOptions {
+        safe: false,
+        ..Default::default()
+    };
     arrow_cast::cast_with_options(&source, data_type, &options).map_err(|_| {
-        ClientError::Usage(format!("'{text}' is not a value of column '{column}' ({data_type})"))
+        ClientError::Usage(format!(
+            "'{text}' is not a value of column '{column}' ({data_type})"
+        ))
     })
 }
 
@@ -323,34 +356,58 @@ mod tests {
     }
 
     fn kept(filter: &Filter) -> Vec<Option<bool>> {
-        filter.evaluate(&batch()).expect("evaluates").iter().collect()
+        filter
+            .evaluate(&batch())
+            .expect("evaluates")
+            .iter()
+            .collect()
     }
 
     fn compare_n(comparison: Comparison, literal: &str) -> Filter {
-        Filter::Compare { column: "n".into(), comparison, literal: literal.into() }
+        Filter::Compare {
+            column: "n".into(),
+            comparison,
+            literal: literal.into(),
+        }
     }
 
     #[test]
     fn null_compares_as_unknown() {
-        assert_eq!(kept(&compare_n(Comparison::Greater, "1")), [Some(false), None, Some(true)]);
+        assert_eq!(
+            kept(&compare_n(Comparison::Greater, "1")),
+            [Some(false), None, Some(true)]
+        );
         let not = Filter::Not(Box::new(compare_n(Comparison::Greater, "1")));
         assert_eq!(kept(&not), [Some(true), None, Some(false)]);
     }
 
     #[test]
     fn and_or_in_like_follow_sql() {
-        let like = Filter::Like { column: "s".into(), pattern: "a%".into() };
+        let like = Filter::Like {
+            column: "s".into(),
+            pattern: "a%".into(),
+        };
         let both = Filter::And(vec![compare_n(Comparison::Equal, "1"), like.clone()]);
         assert_eq!(kept(&both), [Some(true), Some(false), Some(false)]);
         let either = Filter::Or(vec![compare_n(Comparison::Equal, "3"), like]);
         assert_eq!(kept(&either), [Some(true), None, Some(true)]);
-        let list = Filter::In { column: "n".into(), literals: vec!["3".into(), "4".into()] };
+        let list = Filter::In {
+            column: "n".into(),
+            literals: vec!["3".into(), "4".into()],
+        };
         assert_eq!(kept(&list), [Some(false), None, Some(true)]);
     }
 
     #[test]
     fn a_literal_of_the_wrong_type_is_named() {
-        let error = compare_n(Comparison::Equal, "x").evaluate(&batch()).unwrap_err();
-        assert!(error.to_string().contains("'x' is not a value of column 'n'"), "{error}");
+        let error = compare_n(Comparison::Equal, "x")
+            .evaluate(&batch())
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("'x' is not a value of column 'n'"),
+            "{error}"
+        );
     }
 }

@@ -46,7 +46,11 @@ impl Router {
             partition_columns,
             partition_keys: descriptor.partition_keys.clone(),
             assigner: BucketAssigner::new(descriptor).map_err(usage)?,
-            types: schema.columns.iter().map(|column| column.data_type.clone()).collect(),
+            types: schema
+                .columns
+                .iter()
+                .map(|column| column.data_type.clone())
+                .collect(),
             next: 0,
         })
     }
@@ -68,10 +72,18 @@ impl Router {
         bucket_count: impl Fn(Option<&str>) -> i32,
     ) -> Result<Vec<Routed>> {
         if self.partition_columns.is_empty() && self.assigner.is_none() {
-            return Ok(vec![Routed { partition: None, batch: batch.clone(), bucket: None }]);
+            return Ok(vec![Routed {
+                partition: None,
+                batch: batch.clone(),
+                bucket: None,
+            }]);
         }
         let partition_readers = self.readers(batch, &self.partition_columns)?;
-        let key_columns = self.assigner.as_ref().map(|a| a.columns().to_vec()).unwrap_or_default();
+        let key_columns = self
+            .assigner
+            .as_ref()
+            .map(|a| a.columns().to_vec())
+            .unwrap_or_default();
         let key_readers = self.readers(batch, &key_columns)?;
         let mut groups: BTreeMap<(Option<String>, Option<i32>), Vec<u32>> = BTreeMap::new();
         for row in 0..batch.num_rows() {
@@ -94,7 +106,11 @@ impl Router {
                 let rows = UInt32Array::from(rows);
                 let batch = arrow_select::take::take_record_batch(batch, &rows)
                     .map_err(|error| ClientError::Usage(error.to_string()))?;
-                Ok(Routed { partition, batch, bucket })
+                Ok(Routed {
+                    partition,
+                    batch,
+                    bucket,
+                })
             })
             .collect()
     }
@@ -116,7 +132,11 @@ impl Router {
 
     /// Pairs of key and value that name a partition.
     pub fn partition_spec(&self, name: &str) -> Vec<(String, String)> {
-        self.partition_keys.iter().cloned().zip(name.split('$').map(str::to_owned)).collect()
+        self.partition_keys
+            .iter()
+            .cloned()
+            .zip(name.split('$').map(str::to_owned))
+            .collect()
     }
 }
 
@@ -128,9 +148,9 @@ fn values<'a>(
     readers
         .iter()
         .map(|(name, reader)| match reader.value(row).map_err(usage)? {
-            Value::Null => {
-                Err(ClientError::Usage(format!("{what} '{name}' is null in row {row}")))
-            }
+            Value::Null => Err(ClientError::Usage(format!(
+                "{what} '{name}' is null in row {row}"
+            ))),
             value => Ok(value),
         })
         .collect()
@@ -141,8 +161,10 @@ fn partition_name(readers: &[(String, ColumnReader<'_>)], row: usize) -> Result<
         return Ok(None);
     }
     let values = values(readers, row, "partition key")?;
-    let texts: Result<Vec<String>> =
-        values.into_iter().map(|value| Ok(partition_value(value)?.to_string())).collect();
+    let texts: Result<Vec<String>> = values
+        .into_iter()
+        .map(|value| Ok(partition_value(value)?.to_string()))
+        .collect();
     Ok(Some(texts?.join("$")))
 }
 
@@ -164,7 +186,9 @@ fn partition_value(value: Value<'_>) -> Result<PartitionValue> {
             nanos_of_milli: u32::try_from(timestamp.nanos_of_milli).unwrap_or(0),
         },
         Value::Null | Value::Decimal(_) | Value::Array(_) | Value::Map(_) | Value::Row(_) => {
-            return Err(ClientError::Usage("the type of a partition key names nothing".to_owned()));
+            return Err(ClientError::Usage(
+                "the type of a partition key names nothing".to_owned(),
+            ));
         }
     })
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use mainstem_format::arrow_batch::decode;
-use mainstem_format::{Batches, FormatError, LogBatch, RowFormat, cast_to_schema};
 use mainstem_format::row_batch::decode_rows;
+use mainstem_format::{Batches, FormatError, LogBatch, RowFormat, cast_to_schema};
 use mainstem_protocol::{ApiKey, messages as pb};
 use mainstem_types::{LogFormat, PartitionId, Schema, ServerId, TableBucket};
 
@@ -101,8 +101,7 @@ impl LogScan {
     pub async fn new(client: Client, table: TableInfo, options: ScanOptions) -> Result<Self> {
         let schema = &table.descriptor.schema;
         let (read, output) = plan_columns(schema, &options)?;
-        let schemas =
-            HashMap::from([(table.schema_id, Arc::new(schema.clone()))]);
+        let schemas = HashMap::from([(table.schema_id, Arc::new(schema.clone()))]);
         let mut scan = Self {
             client,
             log_format: log_format(&table)?,
@@ -123,7 +122,10 @@ impl LogScan {
 
     /// Rows between the start and the present end of all buckets.
     pub fn remaining_offsets(&self) -> i64 {
-        self.positions.iter().map(|p| (p.end_offset - p.next_offset).max(0)).sum()
+        self.positions
+            .iter()
+            .map(|p| (p.end_offset - p.next_offset).max(0))
+            .sum()
     }
 
     /// The next rows; `None` at the end of a bounded scan.
@@ -135,8 +137,7 @@ impl LogScan {
             if let Some(batch) = self.ready.pop_front() {
                 return Ok(Some(batch));
             }
-            if self.options.bounded
-                && self.positions.iter().all(|p| p.next_offset >= p.end_offset)
+            if self.options.bounded && self.positions.iter().all(|p| p.next_offset >= p.end_offset)
             {
                 return Ok(None);
             }
@@ -145,8 +146,7 @@ impl LogScan {
                 Ok(()) => self.failing_since = None,
                 Err(error) => self.recover(error).await?,
             }
-            if !self.options.bounded && self.partitions_checked.elapsed() > Duration::from_secs(1)
-            {
+            if !self.options.bounded && self.partitions_checked.elapsed() > Duration::from_secs(1) {
                 self.find_buckets(OffsetSpec::Earliest).await?;
             }
         }
@@ -160,12 +160,17 @@ impl LogScan {
         let waited = since.elapsed();
         if waited > self.client.options().delivery_timeout {
             let last = error.to_string();
-            return Err(ClientError::GaveUp { seconds: waited.as_secs(), last });
+            return Err(ClientError::GaveUp {
+                seconds: waited.as_secs(),
+                last,
+            });
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         // If the servers cannot be asked now, the next fetch fails and comes back.
         if self.client.refresh().await.is_ok() {
-            self.find_leaders().await.or_else(|e| if e.is_retriable() { Ok(()) } else { Err(e) })?;
+            self.find_leaders()
+                .await
+                .or_else(|e| if e.is_retriable() { Ok(()) } else { Err(e) })?;
         }
         Ok(())
     }
@@ -184,8 +189,12 @@ impl LogScan {
             if self.known_partitions.contains(&partition.partition_id) {
                 continue;
             }
-            let buckets = self.client.partition_buckets(&self.table.path, &partition.name).await?;
-            self.add_buckets(Some(partition.partition_id), &buckets.leaders, start).await?;
+            let buckets = self
+                .client
+                .partition_buckets(&self.table.path, &partition.name)
+                .await?;
+            self.add_buckets(Some(partition.partition_id), &buckets.leaders, start)
+                .await?;
             self.known_partitions.insert(partition.partition_id);
         }
         Ok(())
@@ -203,11 +212,15 @@ impl LogScan {
                 code: 44,
                 message: format!("bucket {bucket} of '{}' has no leader now", self.table.path),
             })?;
-            by_leader.entry(leader).or_default().push(i32::try_from(bucket).unwrap_or(i32::MAX));
+            by_leader
+                .entry(leader)
+                .or_default()
+                .push(i32::try_from(bucket).unwrap_or(i32::MAX));
         }
         for (leader, buckets) in by_leader {
             let list = |spec| {
-                self.client.list_offsets(&self.table, partition_id, leader, &buckets, spec)
+                self.client
+                    .list_offsets(&self.table, partition_id, leader, &buckets, spec)
             };
             let starts = list(start).await?;
             let ends = list(OffsetSpec::Latest).await?;
@@ -251,7 +264,9 @@ impl LogScan {
             let connection = self.client.tablet(leader).await?;
             let request = self.request(&indexes);
             calls.push(async move {
-                connection.call::<_, pb::FetchLogResponse>(ApiKey::FetchLog, 0, &request).await
+                connection
+                    .call::<_, pb::FetchLogResponse>(ApiKey::FetchLog, 0, &request)
+                    .await
             });
         }
         if calls.is_empty() {
@@ -349,7 +364,11 @@ impl LogScan {
         } else if let Some(fields) = pushed {
             // Projected batches have the shape of the current schema, whatever
             // schema they were written with (tables.md §2.5).
-            Some(decode(bytes, &current, Some(fields)).map_err(malformed)?.batch)
+            Some(
+                decode(bytes, &current, Some(fields))
+                    .map_err(malformed)?
+                    .batch,
+            )
         } else {
             let written = self.schema(header.schema_id.into()).await?;
             let decoded = self.decode_whole(bytes, &written)?;
@@ -416,16 +435,23 @@ type Plan = (Option<Vec<usize>>, Option<Vec<usize>>);
 
 /// Which columns travel, and where the wanted ones are among them.
 fn plan_columns(schema: &Schema, options: &ScanOptions) -> Result<Plan> {
-    let Some(columns) = &options.columns else { return Ok((None, None)) };
+    let Some(columns) = &options.columns else {
+        return Ok((None, None));
+    };
     let position = |name: &str| {
         let found = schema.column(name).map(|(position, _)| position);
         found.ok_or_else(|| {
             let known: Vec<&str> = schema.columns.iter().map(|c| c.name.as_str()).collect();
-            ClientError::Usage(format!("there is no column '{name}'; there are {}", known.join(", ")))
+            ClientError::Usage(format!(
+                "there is no column '{name}'; there are {}",
+                known.join(", ")
+            ))
         })
     };
-    let wanted: Vec<usize> =
-        columns.iter().map(|name| position(name)).collect::<Result<Vec<usize>>>()?;
+    let wanted: Vec<usize> = columns
+        .iter()
+        .map(|name| position(name))
+        .collect::<Result<Vec<usize>>>()?;
     let mut read = wanted.clone();
     for name in options.filter.iter().flat_map(Filter::columns) {
         read.push(position(name)?);

@@ -47,7 +47,11 @@ pub struct WriterOptions {
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        Self { compression: Compression::Zstd(3), max_pending_bytes: 64 << 20, acks: -1 }
+        Self {
+            compression: Compression::Zstd(3),
+            max_pending_bytes: 64 << 20,
+            acks: -1,
+        }
     }
 }
 
@@ -103,10 +107,14 @@ impl Progress {
     fn failure(&self) -> Option<ClientError> {
         let failure = self.failure.lock();
         failure.as_ref().map(|error| match error {
-            ClientError::Api { code, message } => {
-                ClientError::Api { code: *code, message: message.clone() }
-            }
-            other => ClientError::GaveUp { seconds: 0, last: other.to_string() },
+            ClientError::Api { code, message } => ClientError::Api {
+                code: *code,
+                message: message.clone(),
+            },
+            other => ClientError::GaveUp {
+                seconds: 0,
+                last: other.to_string(),
+            },
         })
     }
 }
@@ -118,15 +126,24 @@ impl LogWriter {
     /// A primary-key table, a bucket key that cannot be encoded, or no server.
     pub async fn new(client: Client, table: TableInfo, options: WriterOptions) -> Result<Self> {
         if table.descriptor.schema.has_primary_key() {
-            let message = format!("'{}' has a primary key: rows are put, not appended", table.path);
+            let message = format!(
+                "'{}' has a primary key: rows are put, not appended",
+                table.path
+            );
             return Err(ClientError::Usage(message));
         }
         let router = Router::new(&table.descriptor)?;
-        let request = pb::InitWriterRequest { table_path: vec![path_to_proto(&table.path)] };
+        let request = pb::InitWriterRequest {
+            table_path: vec![path_to_proto(&table.path)],
+        };
         let tablet = client.any_tablet().await?;
         let answer: pb::InitWriterResponse = tablet.call(ApiKey::InitWriter, 0, &request).await?;
-        let writer_id = answer.writer_id.ok_or_else(|| ClientError::absent("writer_id"))?;
-        let budget = Arc::new(Semaphore::new(options.max_pending_bytes.min(Semaphore::MAX_PERMITS)));
+        let writer_id = answer
+            .writer_id
+            .ok_or_else(|| ClientError::absent("writer_id"))?;
+        let budget = Arc::new(Semaphore::new(
+            options.max_pending_bytes.min(Semaphore::MAX_PERMITS),
+        ));
         Ok(Self {
             client,
             table: Arc::new(table),
@@ -159,15 +176,20 @@ impl LogWriter {
             let default = self.table.descriptor.bucket_count.unwrap_or(1);
             let count = |partition: Option<&str>| {
                 let known = partitions.get(&partition.map(str::to_owned));
-                known.map_or(default, |b| i32::try_from(b.leaders.len()).unwrap_or(default))
+                known.map_or(default, |b| {
+                    i32::try_from(b.leaders.len()).unwrap_or(default)
+                })
             };
             self.router.split(batch, count)?
         };
         for part in parts {
             let buckets = self.buckets(part.partition.clone()).await?;
             let count = i32::try_from(buckets.leaders.len()).unwrap_or(1);
-            let bucket = part.bucket.unwrap_or_else(|| self.router.next_bucket(count));
-            self.enqueue(part.partition, buckets.partition_id, bucket, &part.batch).await?;
+            let bucket = part
+                .bucket
+                .unwrap_or_else(|| self.router.next_bucket(count));
+            self.enqueue(part.partition, buckets.partition_id, bucket, &part.batch)
+                .await?;
         }
         Ok(())
     }
@@ -218,7 +240,10 @@ impl LogWriter {
             partition_id,
             bucket_id: BucketId(bucket),
         };
-        let sequence = self.lanes.get(&table_bucket).map_or(0, |lane| lane.next_sequence);
+        let sequence = self
+            .lanes
+            .get(&table_bucket)
+            .map_or(0, |lane| lane.next_sequence);
         let records = self.encode(batch, sequence)?;
         let permits = records.len().min(self.options.max_pending_bytes);
         let permits = u32::try_from(permits).unwrap_or(u32::MAX);
@@ -231,9 +256,17 @@ impl LogWriter {
         let Some(lane) = self.lanes.get_mut(&table_bucket) else {
             return Err(ClientError::Usage("the writer is closed".to_owned()));
         };
-        lane.next_sequence = if sequence == i32::MAX { 0 } else { sequence + 1 };
+        lane.next_sequence = if sequence == i32::MAX {
+            0
+        } else {
+            sequence + 1
+        };
         self.progress.outstanding.fetch_add(1, Ordering::AcqRel);
-        let outgoing = Outgoing { records, rows: batch.num_rows() as u64, _permit: permit };
+        let outgoing = Outgoing {
+            records,
+            rows: batch.num_rows() as u64,
+            _permit: permit,
+        };
         if lane.queue.send(outgoing).await.is_err() {
             let ended = || ClientError::Usage("the writer has failed".to_owned());
             return Err(self.progress.failure().unwrap_or_else(ended));
@@ -270,7 +303,9 @@ impl LogWriter {
         let buckets = match (found, &partition) {
             (Err(ClientError::Api { code: 36, .. }), Some(name)) => {
                 let spec = self.router.partition_spec(name);
-                self.client.create_partition(&self.table.path, &spec).await?;
+                self.client
+                    .create_partition(&self.table.path, &spec)
+                    .await?;
                 locate(&self.client, &self.table, Some(name)).await?
             }
             (found, _) => found?,
@@ -291,13 +326,20 @@ impl LogWriter {
             progress: self.progress.clone(),
             leader: Mutex::new(None),
         };
-        Lane { queue, task: tokio::spawn(worker.run(receiver)), next_sequence: 0 }
+        Lane {
+            queue,
+            task: tokio::spawn(worker.run(receiver)),
+            next_sequence: 0,
+        }
     }
 }
 
 /// How the table's batches carry rows.
 pub(crate) fn log_format(table: &TableInfo) -> Result<LogFormat> {
-    table.descriptor.log_format().map_err(|error| ClientError::Malformed(error.to_string()))
+    table
+        .descriptor
+        .log_format()
+        .map_err(|error| ClientError::Malformed(error.to_string()))
 }
 
 async fn locate(client: &Client, table: &TableInfo, partition: Option<&str>) -> Result<Buckets> {
@@ -377,8 +419,10 @@ impl LaneWorker {
             return Some(error);
         }
         let waited = since.elapsed();
-        (waited > self.client.options().delivery_timeout)
-            .then(|| ClientError::GaveUp { seconds: waited.as_secs(), last: error.to_string() })
+        (waited > self.client.options().delivery_timeout).then(|| ClientError::GaveUp {
+            seconds: waited.as_secs(),
+            last: error.to_string(),
+        })
     }
 
     /// Starts one ProduceLog; the answer is awaited by the window.
@@ -405,7 +449,9 @@ impl LaneWorker {
         };
         let body = produce_log_request(fields, vec![(bucket, vec![records.clone()])]);
         // Sent here and now: the order of the batches is that of these calls.
-        let sent = connection.send(ApiKey::ProduceLog.code(), 0, body, limit).await;
+        let sent = connection
+            .send(ApiKey::ProduceLog.code(), 0, body, limit)
+            .await;
         Box::pin(async move {
             let body = sent?.response().await?;
             let answer: pb::ProduceLogResponse =
@@ -415,9 +461,10 @@ impl LaneWorker {
             match entry.error_code {
                 // 32: the server already has it.
                 None | Some(32) => Ok(()),
-                Some(code) => {
-                    Err(ClientError::Api { code, message: entry.error_message.unwrap_or_default() })
-                }
+                Some(code) => Err(ClientError::Api {
+                    code,
+                    message: entry.error_message.unwrap_or_default(),
+                }),
             }
         })
     }
@@ -436,7 +483,10 @@ impl LaneWorker {
         *self.leader.lock() = leader;
         leader.ok_or_else(|| ClientError::Api {
             code: 44,
-            message: format!("bucket {} of '{}' has no leader now", self.bucket, self.table.path),
+            message: format!(
+                "bucket {} of '{}' has no leader now",
+                self.bucket, self.table.path
+            ),
         })
     }
 }

@@ -43,7 +43,7 @@ const UNAUTHENTICATED_MAX_BYTES: u64 = 64 * 1024;
 /// So much is taken off the socket, or sent, before other tasks get their turn.
 const TURN_BYTES: u64 = 1024 * 1024;
 /// A burst of requests ends when so much is to be sent.
-const BURST_RESPONSE_BYTES: usize = 64 * 1024;
+const BURST_RESPONSE_BYTES: u64 = 64 * 1024;
 /// How often a connection that waits for others looks again.
 const RECHECK: Duration = Duration::from_millis(50);
 /// How often a connection whose peer takes nothing looks whether it must go.
@@ -327,7 +327,7 @@ impl Connection {
             self.share
                 .set(self.in_flight.len(), self.out.memory_bytes());
             let goes_on = self.held.is_none()
-                && self.out.memory_bytes() < BURST_RESPONSE_BYTES
+                && self.out.unsent() < BURST_RESPONSE_BYTES
                 && self.share.admission() == Admission::Open;
             next = if goes_on {
                 self.reader.buffered()?

@@ -15,7 +15,7 @@ use crate::disk_guard::DiskGuard;
 use crate::log_dirs;
 use crate::metrics::TabletMetrics;
 use crate::replica::core::Leadership;
-use crate::replica::{Replica, ReplicaContext};
+use crate::replica::{Replica, ReplicaContext, RetentionPolicy};
 use crate::table_view::TableView;
 
 /// Threads that sync files: as many as a disk usefully takes at once.
@@ -70,14 +70,27 @@ pub struct Replicas {
     metrics: OnceLock<Arc<TabletMetrics>>,
     replicas: RwLock<HashMap<TableBucket, Arc<Replica>>>,
     tables: RwLock<HashMap<TableId, Arc<TableView>>>,
+    /// Whether everything happens on the thread of the caller.
+    simulated: bool,
 }
 
 impl Replicas {
     /// No replicas yet.
     pub fn new(config: ReplicasConfig) -> Arc<Self> {
+        let syncer = Arc::new(Syncer::new(SYNC_THREADS, config.clock.clone()));
+        Self::with_syncer(config, syncer, false)
+    }
+
+    /// Replicas that do everything on the thread of the caller and in the same
+    /// order every time; syncs when `syncer` is told to run them.
+    pub fn simulated(config: ReplicasConfig, syncer: Arc<Syncer>) -> Arc<Self> {
+        Self::with_syncer(config, syncer, true)
+    }
+
+    fn with_syncer(config: ReplicasConfig, syncer: Arc<Syncer>, simulated: bool) -> Arc<Self> {
         let context = ReplicaContext {
             server_id: config.server_id,
-            syncer: Arc::new(Syncer::new(SYNC_THREADS, config.clock.clone())),
+            syncer,
             clock: config.clock,
             disk: config.disk,
             min_in_sync_replicas: config.min_in_sync_replicas,
@@ -92,6 +105,7 @@ impl Replicas {
             metrics: OnceLock::new(),
             replicas: RwLock::default(),
             tables: RwLock::default(),
+            simulated,
         })
     }
 
@@ -157,9 +171,11 @@ impl Replicas {
                 error!(dir = %leftover.display(), %error, "cannot remove it now");
             }
         }
-        let threads = std::thread::available_parallelism()
-            .map_or(2, usize::from)
-            .min(8);
+        let threads = match self.simulated {
+            true => 1,
+            false => std::thread::available_parallelism().map_or(2, usize::from),
+        }
+        .min(8);
         let chunk = jobs.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
             for jobs in jobs.chunks(chunk) {
@@ -174,9 +190,9 @@ impl Replicas {
     }
 
     /// Drops expired segments of all logs.
-    pub fn expire(&self, now_ms: i64) {
+    pub fn expire(&self, policy: &RetentionPolicy, now_ms: i64) {
         for replica in self.all() {
-            replica.expire(now_ms);
+            replica.expire(policy, now_ms);
         }
     }
 
@@ -348,7 +364,9 @@ impl Replicas {
                 }
             }
         };
-        if let Err(error) = std::thread::Builder::new()
+        if self.simulated {
+            delete();
+        } else if let Err(error) = std::thread::Builder::new()
             .name("drop-log".into())
             .spawn(delete)
         {

@@ -44,6 +44,16 @@ pub struct ReplicaContext {
     pub max_lag_ms: i64,
 }
 
+/// What retention keeps besides what the tables ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionPolicy {
+    /// Bytes that a log may have; `None` = any (`mainstem.log.retention.bytes`).
+    pub retain_bytes: Option<u64>,
+    /// Whether the newest segment expires too, when all of it is committed
+    /// (`log.retention.roll-active-segment.enabled`).
+    pub roll_active_segment: bool,
+}
+
 /// How an append ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendOutcome {
@@ -425,13 +435,22 @@ impl Replica {
 
     /// Drops segments whose records are older than the table keeps them, and
     /// writers that have long been silent.
-    pub fn expire(&self, now_ms: i64) {
+    pub fn expire(&self, policy: &RetentionPolicy, now_ms: i64) {
         let log = self.log();
         log.remove_expired_writers(now_ms);
+        let ttl_ms = self.table().log_ttl_ms;
         let rule = RetentionRule {
-            ttl_ms: self.table().log_ttl_ms,
-            ..RetentionRule::default()
+            ttl_ms,
+            retain_bytes: policy.retain_bytes,
         };
+        if policy.roll_active_segment
+            && self.high_watermark() == log.end_offset()
+            && let (Some(ttl_ms), Some(newest_ms)) = (ttl_ms, log.max_timestamp_ms())
+            && now_ms.saturating_sub(newest_ms) > ttl_ms
+            && let Err(error) = log.roll(now_ms)
+        {
+            error!(bucket = %self.bucket, %error, "cannot seal the expired active segment");
+        }
         let deleted = log
             .deletable_before(&rule, self.high_watermark(), now_ms)
             .and_then(|offset| log.delete_segments_before(offset, now_ms));

@@ -42,8 +42,9 @@ impl Workload for AppendArguments {
     fn measure(&self, stage: &Stage) -> Result<Report> {
         let mut report = stage.report("append");
         let mut source = BatchSource::events()?;
-        let batches: Vec<Batch> =
-            (0..BUCKETS).map(|_| source.batch(ROWS_PER_BATCH)).collect::<Result<_>>()?;
+        let batches: Vec<Batch> = (0..BUCKETS)
+            .map(|_| source.batch(ROWS_PER_BATCH))
+            .collect::<Result<_>>()?;
         report.configured(
             "load",
             format!(
@@ -97,9 +98,24 @@ impl AppendArguments {
             &|(floor, ours)| floor.usage.seconds / ours.usage.seconds,
             Some(Target::AtLeast(least_rate)),
         );
-        add("rate", "MB/s", &|(_, ours)| bytes / 1e6 / ours.usage.seconds, None);
-        add("rate of the floor", "MB/s", &|(floor, _)| bytes / 1e6 / floor.usage.seconds, None);
-        add("rows", "M/s", &|(_, ours)| rows / 1e6 / ours.usage.seconds, None);
+        add(
+            "rate",
+            "MB/s",
+            &|(_, ours)| bytes / 1e6 / ours.usage.seconds,
+            None,
+        );
+        add(
+            "rate of the floor",
+            "MB/s",
+            &|(floor, _)| bytes / 1e6 / floor.usage.seconds,
+            None,
+        );
+        add(
+            "rows",
+            "M/s",
+            &|(_, ours)| rows / 1e6 / ours.usage.seconds,
+            None,
+        );
         add(
             "server CPU / floor",
             "",
@@ -112,8 +128,18 @@ impl AppendArguments {
             &|(_, ours)| ours.usage.cpu_seconds / gb,
             Some(Target::AtMost(0.8)),
         );
-        add("floor CPU", "s/GB", &|(floor, _)| floor.usage.cpu_seconds / gb, None);
-        add("peak memory", "MB", &|(_, ours)| ours.peak_bytes as f64 / 1e6, None);
+        add(
+            "floor CPU",
+            "s/GB",
+            &|(floor, _)| floor.usage.cpu_seconds / gb,
+            None,
+        );
+        add(
+            "peak memory",
+            "MB",
+            &|(_, ours)| ours.peak_bytes as f64 / 1e6,
+            None,
+        );
         Ok(())
     }
 
@@ -149,7 +175,10 @@ impl AppendArguments {
         let side = self.send(&server, &mut connection, &frames, count)?;
         let stored = table.row_count(&mut connection)?;
         let sent = ((WARM_UP + count) * ROWS_PER_BATCH) as u64;
-        ensure!(stored == sent, "{stored} rows are stored of {sent} acknowledged ones");
+        ensure!(
+            stored == sent,
+            "{stored} rows are stored of {sent} acknowledged ones"
+        );
         server.kill()?;
         Ok(side)
     }
@@ -163,9 +192,11 @@ impl AppendArguments {
     ) -> Result<Side> {
         let window = usize::from(self.window);
         produce::pump(connection, frames, WARM_UP, window)?;
-        let (usage, ()) =
-            Usage::of(server, || produce::pump(connection, frames, count, window))?;
-        Ok(Side { usage, peak_bytes: server.peak_resident_bytes()? })
+        let (usage, ()) = Usage::of(server, || produce::pump(connection, frames, count, window))?;
+        Ok(Side {
+            usage,
+            peak_bytes: server.peak_resident_bytes()?,
+        })
     }
 }
 

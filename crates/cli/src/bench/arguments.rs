@@ -32,5 +32,7 @@ pub struct CommonArguments {
 /// A workload with the sizes that its options default to.
 pub fn defaults<W: Args>() -> Result<W> {
     let command = W::augment_args(Command::new("bench"));
-    Ok(W::from_arg_matches(&command.try_get_matches_from(["bench"])?)?)
+    Ok(W::from_arg_matches(
+        &command.try_get_matches_from(["bench"])?,
+    )?)
 }

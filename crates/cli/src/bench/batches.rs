@@ -42,7 +42,10 @@ impl BatchSource {
             ("source", TypeKind::String, 20),
             ("message", TypeKind::String, 50),
         ];
-        Self::new(columns.map(|(name, kind, text)| (name.to_owned(), kind, text)), Compression::None)
+        Self::new(
+            columns.map(|(name, kind, text)| (name.to_owned(), kind, text)),
+            Compression::None,
+        )
     }
 
     /// Columns of texts of the same length.
@@ -82,7 +85,12 @@ impl BatchSource {
         }
         let schema = Schema::of(named)?;
         let encoder = ArrowBatchEncoder::new(&schema, compression)?;
-        Ok(Self { schema, encoder, random: StdRng::seed_from_u64(1), text_bytes })
+        Ok(Self {
+            schema,
+            encoder,
+            random: StdRng::seed_from_u64(1),
+            text_bytes,
+        })
     }
 
     /// Schema of the rows.
@@ -92,30 +100,39 @@ impl BatchSource {
 
     /// A batch of new rows.
     pub fn batch(&mut self, rows: usize) -> Result<Batch> {
-        let kinds: Vec<TypeKind> =
-            self.schema.columns.iter().map(|column| column.data_type.kind.clone()).collect();
+        let kinds: Vec<TypeKind> = self
+            .schema
+            .columns
+            .iter()
+            .map(|column| column.data_type.kind.clone())
+            .collect();
         let columns = kinds
             .iter()
             .zip(self.text_bytes.clone())
             .map(|(kind, text_bytes)| self.column(kind, rows, text_bytes))
             .collect();
         let batch = RecordBatch::try_new(arrow_schema(&self.schema), columns)?;
-        let bytes = self.encoder.encode(&batch, None, EncodeOptions::default())?;
-        Ok(Batch { bytes, rows: rows as u64 })
+        let bytes = self
+            .encoder
+            .encode(&batch, None, EncodeOptions::default())?;
+        Ok(Batch {
+            bytes,
+            rows: rows as u64,
+        })
     }
 
     fn column(&mut self, kind: &TypeKind, rows: usize, text_bytes: usize) -> ArrayRef {
         let random = &mut self.random;
         match kind {
-            TypeKind::Int => {
-                Arc::new(Int32Array::from_iter_values((0..rows).map(|_| random.random_range(0..100))))
-            }
+            TypeKind::Int => Arc::new(Int32Array::from_iter_values(
+                (0..rows).map(|_| random.random_range(0..100)),
+            )),
             TypeKind::Timestamp { .. } => Arc::new(TimestampMicrosecondArray::from_iter_values(
                 (0..rows as i64).map(|row| 1_700_000_000_000_000 + row),
             )),
-            TypeKind::Double => {
-                Arc::new(Float64Array::from_iter_values((0..rows).map(|_| random.random::<f64>())))
-            }
+            TypeKind::Double => Arc::new(Float64Array::from_iter_values(
+                (0..rows).map(|_| random.random::<f64>()),
+            )),
             TypeKind::String => Arc::new(StringArray::from_iter_values(
                 (0..rows).map(|_| text(random, text_bytes)),
             )),
@@ -127,7 +144,9 @@ impl BatchSource {
 }
 
 fn text(random: &mut StdRng, bytes: usize) -> String {
-    (0..bytes).map(|_| char::from(random.random_range(b'a'..=b'z'))).collect()
+    (0..bytes)
+        .map(|_| char::from(random.random_range(b'a'..=b'z')))
+        .collect()
 }
 
 #[cfg(test)]
@@ -140,7 +159,11 @@ mod tests {
     fn an_event_has_about_100_bytes_and_all_batches_the_same_length() {
         let mut source = BatchSource::events().unwrap();
         let (one, other) = (source.batch(10_000).unwrap(), source.batch(10_000).unwrap());
-        assert!((98..101).contains(&(one.bytes.len() / 10_000)), "{}", one.bytes.len());
+        assert!(
+            (98..101).contains(&(one.bytes.len() / 10_000)),
+            "{}",
+            one.bytes.len()
+        );
         assert_eq!(one.bytes.len(), other.bytes.len());
         assert_ne!(one.bytes, other.bytes);
         let batch = LogBatch::parse(&one.bytes).unwrap();

@@ -43,7 +43,8 @@ impl Cores {
     }
 
     fn back_to_client(&self) -> Result<()> {
-        self.pinned.map_or(Ok(()), |Pinned { client, .. }| pin(client))
+        self.pinned
+            .map_or(Ok(()), |Pinned { client, .. }| pin(client))
     }
 
     /// For the report.

@@ -31,7 +31,9 @@ pub fn peak_resident_bytes(pid: u32) -> Result<u64> {
 fn status_bytes(pid: u32, key: &str) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(key));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()).context(key.to_owned())?;
+    let kib = line
+        .and_then(|rest| rest.split_whitespace().next())
+        .context(key.to_owned())?;
     Ok(kib.parse::<u64>()? * 1024)
 }
 
@@ -66,12 +68,19 @@ pub struct OtherProcesses {
 impl OtherProcesses {
     /// Begins to watch.
     pub fn watch() -> Result<Self> {
-        Ok(Self { begin: Instant::now(), ticks: ticks_by_process()? })
+        Ok(Self {
+            begin: Instant::now(),
+            ticks: ticks_by_process()?,
+        })
     }
 
     /// CPU time that they have used since, as a share of one core.
     pub fn share(&self) -> Result<f64> {
-        let elapsed = self.begin.elapsed().max(Duration::from_millis(1)).as_secs_f64();
+        let elapsed = self
+            .begin
+            .elapsed()
+            .max(Duration::from_millis(1))
+            .as_secs_f64();
         let now = ticks_by_process()?;
         let used: u64 = now
             .iter()
@@ -89,10 +98,16 @@ fn ticks_by_process() -> Result<HashMap<u32, u64>> {
     let mut ticks = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         // It may have ended since it was listed.
-        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        let Some(stat) = Stat::parse(&text) else { continue };
+        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
+        let Some(stat) = Stat::parse(&text) else {
+            continue;
+        };
         if [pid, stat.parent].contains(&this) || [pid, stat.parent].contains(&KTHREADD) {
             continue;
         }
@@ -109,7 +124,10 @@ mod tests {
     fn a_process_name_with_parentheses_does_not_shift_the_fields() {
         let text = "7 (a) b (c)) S 5 7 7 0 -1 4194560 100 0 0 0 12 34 56 78 20 0 1 0 99 0 0";
         let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.parent, stat.own_ticks, stat.children_ticks), (5, 46, 134));
+        assert_eq!(
+            (stat.parent, stat.own_ticks, stat.children_ticks),
+            (5, 46, 134)
+        );
     }
 
     #[test]

@@ -61,9 +61,15 @@ impl DdlArguments {
             table::create(&mut connection, &format!("table_{number}"), &descriptor)?;
         }
         let seconds = begin.elapsed().as_secs_f64();
-        let request = pb::ListTablesRequest { database_name: Some(table::DATABASE.to_owned()) };
+        let request = pb::ListTablesRequest {
+            database_name: Some(table::DATABASE.to_owned()),
+        };
         let listed: pb::ListTablesResponse = connection.call(ApiKey::ListTables, &request)?;
-        ensure!(listed.table_name.len() == self.tables, "{} tables", listed.table_name.len());
+        ensure!(
+            listed.table_name.len() == self.tables,
+            "{} tables",
+            listed.table_name.len()
+        );
         Ok(seconds)
     }
 }

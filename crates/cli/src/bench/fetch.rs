@@ -58,7 +58,12 @@ pub struct ReadTotals {
 impl FetchShape {
     /// Whole batches, as much as official clients ask for, without waiting.
     pub fn whole(table_id: i64) -> Self {
-        Self { table_id, projection: None, bucket_bytes: BUCKET_BYTES, wait_ms: 0 }
+        Self {
+            table_id,
+            projection: None,
+            bucket_bytes: BUCKET_BYTES,
+            wait_ms: 0,
+        }
     }
 
     /// A FetchLog request of buckets from their offsets.
@@ -103,9 +108,15 @@ pub fn buckets(body: Bytes) -> Result<Vec<FetchedBucket>> {
         .map(|entry| {
             let bucket = entry.bucket_id.context("bucket id")?;
             if let Some(code) = entry.error_code {
-                bail!("bucket {bucket}: error {code}: {}", entry.error_message.unwrap_or_default());
+                bail!(
+                    "bucket {bucket}: error {code}: {}",
+                    entry.error_message.unwrap_or_default()
+                );
             }
-            Ok(FetchedBucket { bucket, records: entry.records.unwrap_or_default() })
+            Ok(FetchedBucket {
+                bucket,
+                records: entry.records.unwrap_or_default(),
+            })
         })
         .collect()
 }
@@ -151,7 +162,11 @@ pub fn read_all(
             .filter(|bucket| offsets[*bucket] < ends[*bucket])
             .map(|bucket| (bucket as i32, offsets[bucket]))
             .collect();
-        if unread.is_empty() { Ok(None) } else { connection.send(&shape.request(unread)?).map(Some) }
+        if unread.is_empty() {
+            Ok(None)
+        } else {
+            connection.send(&shape.request(unread)?).map(Some)
+        }
     };
     for group in 0..groups {
         if let Some(id) = ask(connection, &offsets, group)? {

@@ -29,7 +29,12 @@ pub struct Figure {
 impl Figure {
     /// A figure without a target.
     pub fn new(name: impl Into<String>, unit: &'static str, values: Vec<f64>) -> Self {
-        Self { name: name.into(), unit, values, target: None }
+        Self {
+            name: name.into(),
+            unit,
+            values,
+            target: None,
+        }
     }
 
     /// Sets the target.

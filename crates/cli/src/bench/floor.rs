@@ -63,7 +63,12 @@ pub fn run(arguments: &FloorArguments) -> Result<()> {
 
 fn open_bucket(dir: &Path, id: usize, fsync: bool) -> Result<Bucket> {
     let path = dir.join(format!("{id}.log"));
-    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(&path)?;
     let to_sync = if fsync {
         let (to_sync, waiting) = sync_channel(WAITING_MAX);
         let synced = file.try_clone()?;
@@ -72,7 +77,11 @@ fn open_bucket(dir: &Path, id: usize, fsync: bool) -> Result<Bucket> {
     } else {
         None
     };
-    Ok(Bucket { file, end: Mutex::new(0), to_sync })
+    Ok(Bucket {
+        file,
+        end: Mutex::new(0),
+        to_sync,
+    })
 }
 
 /// One sync after the other; each answers all whose bytes were written before it.
@@ -94,7 +103,10 @@ fn serve(mut stream: &TcpStream, buckets: &[Bucket]) -> Result<()> {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
         let length = u32::from_be_bytes(length) as usize;
-        ensure!((8..=FRAME_BYTES_MAX).contains(&length), "a frame of {length} bytes");
+        ensure!(
+            (8..=FRAME_BYTES_MAX).contains(&length),
+            "a frame of {length} bytes"
+        );
         frame.resize(length, 0);
         stream.read_exact(&mut frame)?;
         let api_key = i16::from_be_bytes([frame[0], frame[1]]);
@@ -142,7 +154,9 @@ fn read(message: &[u8], buckets: &[Bucket], page: &mut Vec<u8>) -> Option<Result
         let bucket = buckets.get(usize::try_from(Fields(entry).integer(2)?).ok()?)?;
         let position = Fields(entry).integer(3)?;
         let readable = bucket.end.lock().ok()?.checked_sub(position)?;
-        let count = readable.min(Fields(entry).integer(4)?).min(FRAME_BYTES_MAX as u64);
+        let count = readable
+            .min(Fields(entry).integer(4)?)
+            .min(FRAME_BYTES_MAX as u64);
         let start = page.len();
         page.resize(start + usize::try_from(count).ok()?, 0);
         if let Err(error) = bucket.file.read_exact_at(&mut page[start..], position) {
@@ -169,7 +183,11 @@ impl<'a> Iterator for Fields<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let tag = self.varint()?;
         let value = self.varint()?;
-        let length = if tag & 7 == 2 { usize::try_from(value).ok()? } else { 0 };
+        let length = if tag & 7 == 2 {
+            usize::try_from(value).ok()?
+        } else {
+            0
+        };
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some((tag >> 3, value, bytes))

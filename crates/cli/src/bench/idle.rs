@@ -108,11 +108,19 @@ impl IdleArguments {
         })?;
         let reader_share =
             share_of_a_core(&server, || self.wait_at_the_ends(&mut connection, &table))?;
-        Ok(Round { empty_bytes, buckets_bytes, idle_share, reader_share })
+        Ok(Round {
+            empty_bytes,
+            buckets_bytes,
+            idle_share,
+            reader_share,
+        })
     }
 
     fn wait_at_the_ends(&self, connection: &mut WireConnection, table: &BenchTable) -> Result<()> {
-        let shape = FetchShape { wait_ms: FETCH_WAIT_MS, ..FetchShape::whole(table.table_id) };
+        let shape = FetchShape {
+            wait_ms: FETCH_WAIT_MS,
+            ..FetchShape::whole(table.table_id)
+        };
         let request = shape.request((0..self.buckets).map(|bucket| (bucket, 1)))?;
         let begin = Instant::now();
         let mut fetches = 0;
@@ -124,7 +132,10 @@ impl IdleArguments {
             fetches += 1;
         }
         let waited = begin.elapsed().as_millis() / FETCH_WAIT_MS as u128;
-        ensure!(fetches <= waited + 1, "{fetches} fetches: the server does not let readers wait");
+        ensure!(
+            fetches <= waited + 1,
+            "{fetches} fetches: the server does not let readers wait"
+        );
         Ok(())
     }
 }

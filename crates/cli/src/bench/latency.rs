@@ -104,10 +104,13 @@ impl LatencyArguments {
             };
             number += 1;
             let descriptor = table::log_table(source.schema(), 1);
-            let table =
-                table::create(&mut connection, &format!("latency_{number}"), &descriptor)?;
+            let table = table::create(&mut connection, &format!("latency_{number}"), &descriptor)?;
             let (seen, acknowledged) = self.round(durability, &server.address(), &table, batch)?;
-            Ok(Round { seen, acknowledged, synced })
+            Ok(Round {
+                seen,
+                acknowledged,
+                synced,
+            })
         })?;
 
         let name = durability.name();
@@ -116,7 +119,10 @@ impl LatencyArguments {
         };
         let quantiles = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
         for (label, quantile) in quantiles {
-            let values = rounds.iter().map(|round| millis(&round.seen, quantile)).collect();
+            let values = rounds
+                .iter()
+                .map(|round| millis(&round.seen, quantile))
+                .collect();
             let mut figure = Figure::new(format!("{name}: append to reader {label}"), "ms", values);
             figure.target = match (durability, label) {
                 (Durability::Os, "p50") => Some(Target::AtMost(1.0)),
@@ -126,22 +132,39 @@ impl LatencyArguments {
             report.push(figure);
         }
         for (label, quantile) in &quantiles[..2] {
-            let values =
-                rounds.iter().map(|round| millis(&round.acknowledged, *quantile)).collect();
-            report.push(Figure::new(format!("{name}: append to answer {label}"), "ms", values));
+            let values = rounds
+                .iter()
+                .map(|round| millis(&round.acknowledged, *quantile))
+                .collect();
+            report.push(Figure::new(
+                format!("{name}: append to answer {label}"),
+                "ms",
+                values,
+            ));
         }
         if durability == Durability::Fsync {
             for ((label, quantile), bound) in quantiles.iter().zip([1.0, 5.0]) {
                 let synced = |round: &Round| {
-                    round.synced.as_ref().map_or(f64::NAN, |times| millis(times, *quantile))
+                    round
+                        .synced
+                        .as_ref()
+                        .map_or(f64::NAN, |times| millis(times, *quantile))
                 };
                 let values = rounds.iter().map(synced).collect();
-                report.push(Figure::new(format!("{name}: sync of the disk {label}"), "ms", values));
+                report.push(Figure::new(
+                    format!("{name}: sync of the disk {label}"),
+                    "ms",
+                    values,
+                ));
                 let more = |round: &Round| millis(&round.seen, *quantile) - synced(round);
                 let values = rounds.iter().map(more).collect();
                 report.push(
-                    Figure::new(format!("{name}: beyond the sync of the disk {label}"), "ms", values)
-                        .with_target(Target::AtMost(bound)),
+                    Figure::new(
+                        format!("{name}: beyond the sync of the disk {label}"),
+                        "ms",
+                        values,
+                    )
+                    .with_target(Target::AtMost(bound)),
                 );
             }
         }
@@ -174,7 +197,10 @@ impl LatencyArguments {
         let mut answers = writer.try_clone()?;
         let mut reader = WireConnection::open(*address)?;
         let frame = produce::request(table.table_id, 0, batch)?;
-        let shape = FetchShape { wait_ms: FETCH_WAIT_MS, ..FetchShape::whole(table.table_id) };
+        let shape = FetchShape {
+            wait_ms: FETCH_WAIT_MS,
+            ..FetchShape::whole(table.table_id)
+        };
         let timetable = self.timetable(durability);
         let seen = std::thread::spawn(move || read(&mut reader, &shape, timetable));
         let acknowledged = std::thread::spawn(move || {
@@ -222,7 +248,9 @@ impl Timetable {
 
     fn record(&self, row: usize, times: &mut Histogram<u64>) -> Result<()> {
         if row >= WARM_UP {
-            let micros = Instant::now().saturating_duration_since(self.due(row)).as_micros();
+            let micros = Instant::now()
+                .saturating_duration_since(self.due(row))
+                .as_micros();
             times.record(u64::try_from(micros)?)?;
         }
         Ok(())
@@ -272,5 +300,7 @@ fn read(
 }
 
 fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
-    thread.join().map_err(|_| anyhow!("a client thread panicked"))?
+    thread
+        .join()
+        .map_err(|_| anyhow!("a client thread panicked"))?
 }

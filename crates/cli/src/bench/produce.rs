@@ -21,9 +21,11 @@ pub fn request(table_id: i64, bucket: i32, batch: &Batch) -> Result<Frame> {
         timeout_ms: Some(TIMEOUT_MS),
         buckets_req: Vec::new(),
     };
-    let entry = pb::PbProduceLogReqForBucket { bucket_id: Some(bucket), ..Default::default() };
-    let parts: Vec<Bytes> =
-        produce_log_request(fields, vec![(entry, vec![batch.bytes.clone()])]);
+    let entry = pb::PbProduceLogReqForBucket {
+        bucket_id: Some(bucket),
+        ..Default::default()
+    };
+    let parts: Vec<Bytes> = produce_log_request(fields, vec![(entry, vec![batch.bytes.clone()])]);
     Frame::new(ApiKey::ProduceLog, parts)
 }
 
@@ -57,7 +59,10 @@ pub fn check(body: Bytes) -> Result<()> {
         [bucket] => match bucket.error_code {
             None => Ok(()),
             Some(code) => {
-                bail!("append: error {code}: {}", bucket.error_message.as_deref().unwrap_or(""))
+                bail!(
+                    "append: error {code}: {}",
+                    bucket.error_message.as_deref().unwrap_or("")
+                )
             }
         },
         buckets => bail!("append: {} buckets answered for one", buckets.len()),

@@ -82,13 +82,20 @@ impl ProjectArguments {
         let ends = table.end_offsets(connection)?;
         let expected = (self.batches * EQUAL_ROWS_PER_BATCH) as u64;
         let whole = FetchShape::whole(table.table_id);
-        let kept = FetchShape { projection: Some(KEPT_OF_EQUAL.to_vec()), ..whole.clone() };
+        let kept = FetchShape {
+            projection: Some(KEPT_OF_EQUAL.to_vec()),
+            ..whole.clone()
+        };
         let mut read = |shape: &FetchShape, passes: usize| {
             Usage::of(server, || {
                 let mut totals = ReadTotals::default();
                 for _ in 0..passes {
                     let pass = fetch::read_all(connection, shape, &ends, 2)?;
-                    ensure!(pass.rows == expected, "{} rows of {expected} were read", pass.rows);
+                    ensure!(
+                        pass.rows == expected,
+                        "{} rows of {expected} were read",
+                        pass.rows
+                    );
                     totals.rows += pass.rows;
                     totals.wire_bytes += pass.wire_bytes;
                 }
@@ -96,8 +103,7 @@ impl ProjectArguments {
             })
         };
         read(&whole, 1)?;
-        let rounds =
-            stage.rounds(report, || Ok((read(&whole, 1)?, read(&kept, self.passes)?)))?;
+        let rounds = stage.rounds(report, || Ok((read(&whole, 1)?, read(&kept, self.passes)?)))?;
 
         type Side = (Usage, ReadTotals);
         let rate = |(usage, totals): &Side| totals.rows as f64 / usage.seconds;
@@ -116,8 +122,18 @@ impl ProjectArguments {
         );
         add("2 of 20: rows", "M/s", &|(_, two)| rate(two) / 1e6, None);
         add("all 20: rows", "M/s", &|(all, _)| rate(all) / 1e6, None);
-        add("2 of 20: bytes on the wire", "B/row", &|(_, two)| wire(two), None);
-        add("all 20: bytes on the wire", "B/row", &|(all, _)| wire(all), None);
+        add(
+            "2 of 20: bytes on the wire",
+            "B/row",
+            &|(_, two)| wire(two),
+            None,
+        );
+        add(
+            "all 20: bytes on the wire",
+            "B/row",
+            &|(all, _)| wire(all),
+            None,
+        );
         add("2 of 20: server CPU", "s/Mrow", &|(_, two)| cpu(two), None);
         add("all 20: server CPU", "s/Mrow", &|(all, _)| cpu(all), None);
         Ok(())
@@ -140,9 +156,8 @@ impl ProjectArguments {
         );
         let some = self.wide_table(connection, SOME_COLUMNS)?;
         let many = self.wide_table(connection, MANY_COLUMNS)?;
-        let mut read = |frames: &[Frame]| {
-            Usage::of(server, || self.fetch_batches(connection, frames))
-        };
+        let mut read =
+            |frames: &[Frame]| Usage::of(server, || self.fetch_batches(connection, frames));
         read(&some)?;
         read(&many)?;
         let rounds = stage.rounds(report, || Ok((read(&some)?.0, read(&many)?.0)))?;
@@ -223,6 +238,9 @@ fn fill(
         .collect::<Result<Vec<Frame>>>()?;
     produce::pump(connection, &frames, count, WINDOW)?;
     let stored = table.row_count(connection)?;
-    ensure!(stored == count as u64 * batch.rows, "{stored} rows are stored");
+    ensure!(
+        stored == count as u64 * batch.rows,
+        "{stored} rows are stored"
+    );
     Ok(())
 }

@@ -34,8 +34,9 @@ impl Workload for ReadArguments {
     fn measure(&self, stage: &Stage) -> Result<Report> {
         let mut report = stage.report("read");
         let mut source = BatchSource::events()?;
-        let batches: Vec<Batch> =
-            (0..BUCKETS).map(|_| source.batch(ROWS_PER_BATCH)).collect::<Result<_>>()?;
+        let batches: Vec<Batch> = (0..BUCKETS)
+            .map(|_| source.batch(ROWS_PER_BATCH))
+            .collect::<Result<_>>()?;
         let batch_bytes = batches[0].bytes.len();
         let groups = usize::from(self.in_flight);
         report.configured(
@@ -49,7 +50,12 @@ impl Workload for ReadArguments {
 
         let floor = stage.fresh_floor(Durability::Os)?;
         let mut floor_connection = WireConnection::open_silently(floor.address())?;
-        produce::pump(&mut floor_connection, &round_robin(0, &batches)?, self.batches, WINDOW)?;
+        produce::pump(
+            &mut floor_connection,
+            &round_robin(0, &batches)?,
+            self.batches,
+            WINDOW,
+        )?;
 
         let server = stage.fresh_server(Durability::Os)?;
         let mut connection = WireConnection::open(server.address())?;
@@ -62,7 +68,10 @@ impl Workload for ReadArguments {
         let expected_bytes = (self.batches * batch_bytes) as u64;
         // Also brings everything into the page cache.
         let verified = fetch::verify(&mut connection, &table)?;
-        ensure!(verified == (expected_rows, expected_bytes), "stored and read: {verified:?}");
+        ensure!(
+            verified == (expected_rows, expected_bytes),
+            "stored and read: {verified:?}"
+        );
 
         let ends = table.end_offsets(&mut connection)?;
         let shape = FetchShape::whole(table.table_id);
@@ -77,7 +86,11 @@ impl Workload for ReadArguments {
                 let mut totals = ReadTotals::default();
                 for _ in 0..self.passes {
                     totals = fetch::read_all(&mut connection, &shape, &ends, groups)?;
-                    ensure!(totals.rows == expected_rows, "{} rows were read", totals.rows);
+                    ensure!(
+                        totals.rows == expected_rows,
+                        "{} rows were read",
+                        totals.rows
+                    );
                 }
                 Ok(totals)
             })?;
@@ -92,10 +105,30 @@ impl Workload for ReadArguments {
             figure.target = target;
             report.push(figure);
         };
-        add("rate / floor", "", &|(theirs, ours, _)| theirs.seconds / ours.seconds, None);
-        add("rate", "MB/s", &|(_, ours, _)| bytes / 1e6 / ours.seconds, None);
-        add("rate of the floor", "MB/s", &|(theirs, ..)| bytes / 1e6 / theirs.seconds, None);
-        add("rows", "M/s", &|(_, ours, _)| rows / 1e6 / ours.seconds, None);
+        add(
+            "rate / floor",
+            "",
+            &|(theirs, ours, _)| theirs.seconds / ours.seconds,
+            None,
+        );
+        add(
+            "rate",
+            "MB/s",
+            &|(_, ours, _)| bytes / 1e6 / ours.seconds,
+            None,
+        );
+        add(
+            "rate of the floor",
+            "MB/s",
+            &|(theirs, ..)| bytes / 1e6 / theirs.seconds,
+            None,
+        );
+        add(
+            "rows",
+            "M/s",
+            &|(_, ours, _)| rows / 1e6 / ours.seconds,
+            None,
+        );
         add(
             "server CPU / floor",
             "",
@@ -108,7 +141,12 @@ impl Workload for ReadArguments {
             &|(_, ours, _)| ours.cpu_seconds / bytes * 1e9,
             Some(Target::AtMost(0.5)),
         );
-        add("floor CPU", "s/GB", &|(theirs, ..)| theirs.cpu_seconds / bytes * 1e9, None);
+        add(
+            "floor CPU",
+            "s/GB",
+            &|(theirs, ..)| theirs.cpu_seconds / bytes * 1e9,
+            None,
+        );
         add(
             "bytes on the wire",
             "B/row",
@@ -129,7 +167,10 @@ fn read_floor(
     groups: usize,
 ) -> Result<()> {
     let buckets = BUCKETS as usize;
-    let shape = FetchShape { bucket_bytes: i32::try_from(batch_bytes)?, ..FetchShape::whole(0) };
+    let shape = FetchShape {
+        bucket_bytes: i32::try_from(batch_bytes)?,
+        ..FetchShape::whole(0)
+    };
     // Batches went to the buckets in turn.
     let batches_of = |bucket: usize| batches / buckets + usize::from(bucket < batches % buckets);
     let ask = |connection: &mut WireConnection, group: usize, step: usize| {
@@ -157,6 +198,9 @@ fn read_floor(
             in_flight.push_back((group, step + 1));
         }
     }
-    ensure!(received == batches * batch_bytes, "the floor program sent {received} bytes");
+    ensure!(
+        received == batches * batch_bytes,
+        "the floor program sent {received} bytes"
+    );
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! What a measurement says: configuration, figures, remarks.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use super::figure::{Figure, digits};
@@ -23,7 +22,12 @@ pub struct Report {
 impl Report {
     /// An empty report.
     pub fn new(name: &'static str) -> Self {
-        Self { name, configuration: Vec::new(), figures: Vec::new(), remarks: Vec::new() }
+        Self {
+            name,
+            configuration: Vec::new(),
+            figures: Vec::new(),
+            remarks: Vec::new(),
+        }
     }
 
     /// Adds a line of configuration.
@@ -44,7 +48,7 @@ impl Report {
             println!("  {name}: {value}");
         }
         let mut table = Table::new();
-        table.load_preset(UTF8_FULL_CONDENSED);
+        table.load_style(presets::UTF8_BORDERS_ONLY);
         table.set_header(["figure", "median", "min", "max", "unit", "target", "met"]);
         for figure in &self.figures {
             table.add_row([

@@ -68,10 +68,15 @@ impl Workload for RestartArguments {
         let mut connection = WireConnection::open(server.address())?;
         table::create_database(&mut connection)?;
         let descriptor = table::log_table(source.schema(), self.buckets);
-        let mut ledger = Ledger { tables: Vec::new(), rows: vec![0; self.tables] };
+        let mut ledger = Ledger {
+            tables: Vec::new(),
+            rows: vec![0; self.tables],
+        };
         for number in 0..self.tables {
             let name = format!("table_{number}");
-            ledger.tables.push(table::create(&mut connection, &name, &descriptor)?);
+            ledger
+                .tables
+                .push(table::create(&mut connection, &name, &descriptor)?);
         }
 
         let mut running = Some(server);
@@ -91,15 +96,27 @@ impl Workload for RestartArguments {
             report.push(figure);
         };
         let within = Some(Target::AtMost(1.0));
-        add("start after an orderly end".to_owned(), &|round| round.clean, within);
-        add("start after kill -9".to_owned(), &|round| round.killed, within);
+        add(
+            "start after an orderly end".to_owned(),
+            &|round| round.clean,
+            within,
+        );
+        add(
+            "start after kill -9".to_owned(),
+            &|round| round.killed,
+            within,
+        );
         add(
             format!("start after kill -9, {recent} MB just written"),
             &|round| round.killed_with_recent,
             within,
         );
         add("orderly end".to_owned(), &|round| round.stop, None);
-        report.push(Figure::new("peak memory after a start", "MB", vec![peak as f64 / 1e6]));
+        report.push(Figure::new(
+            "peak memory after a start",
+            "MB",
+            vec![peak as f64 / 1e6],
+        ));
         Ok(report)
     }
 }
@@ -125,7 +142,15 @@ impl RestartArguments {
         ledger.append_large(&server, large, self.recent_batches)?;
         server.kill()?;
         let (server, killed_with_recent) = ledger.start(stage, dir, small)?;
-        Ok((Round { stop, clean, killed, killed_with_recent }, server))
+        Ok((
+            Round {
+                stop,
+                clean,
+                killed,
+                killed_with_recent,
+            },
+            server,
+        ))
     }
 }
 
@@ -153,12 +178,7 @@ impl Ledger {
     /// Starts a server over the data, and returns how long it took until it had
     /// answered an append and a question for each table. Then checks that every
     /// acknowledged row is there.
-    fn start(
-        &mut self,
-        stage: &Stage,
-        dir: &Path,
-        batch: &Batch,
-    ) -> Result<(ServerProcess, f64)> {
+    fn start(&mut self, stage: &Stage, dir: &Path, batch: &Batch) -> Result<(ServerProcess, f64)> {
         let begin = Instant::now();
         let server = stage.server(dir, Durability::Fsync)?;
         let mut connection = WireConnection::open(server.address())?;
@@ -170,11 +190,17 @@ impl Ledger {
             stored.push(table.row_count(&mut connection)?);
         }
         let seconds = begin.elapsed().as_secs_f64();
-        ensure!(stored == self.rows, "{stored:?} rows are stored, {:?} acknowledged", self.rows);
+        ensure!(
+            stored == self.rows,
+            "{stored:?} rows are stored, {:?} acknowledged",
+            self.rows
+        );
         Ok((server, seconds))
     }
 }
 
 fn requests(table: &BenchTable, batch: &Batch) -> Result<Vec<Frame>> {
-    (0..table.buckets).map(|bucket| produce::request(table.table_id, bucket, batch)).collect()
+    (0..table.buckets)
+        .map(|bucket| produce::request(table.table_id, bucket, batch))
+        .collect()
 }

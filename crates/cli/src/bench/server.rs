@@ -82,7 +82,12 @@ impl ServerProcess {
         match read_address(&mut stdout) {
             Ok(address) => {
                 let ready_after = begin.elapsed();
-                Ok(Self { child, address, ready_after, _stdout: stdout })
+                Ok(Self {
+                    child,
+                    address,
+                    ready_after,
+                    _stdout: stdout,
+                })
             }
             Err(error) => {
                 // It has ended already, or is of no use.
@@ -159,7 +164,11 @@ fn read_address(stdout: &mut impl BufRead) -> Result<SocketAddr> {
     let mut line = String::new();
     loop {
         line.clear();
-        if stdout.read_line(&mut line).context("read what the server prints")? == 0 {
+        if stdout
+            .read_line(&mut line)
+            .context("read what the server prints")?
+            == 0
+        {
             bail!("the server has ended before it was ready");
         }
         let mut words = line.split_whitespace();
@@ -182,7 +191,12 @@ mod tests {
         let greeting = "mainstem 0.1.0 is ready after 9 ms, 4 buckets, data in /d\n  \
                         clients   127.0.0.1:4711  (listener FLUSS)\n  metrics   http://127.0.0.1:1\n";
         assert_eq!(read_address(&mut greeting.as_bytes()).unwrap().port(), 4711);
-        assert_eq!(read_address(&mut "127.0.0.1:12\n".as_bytes()).unwrap().port(), 12);
+        assert_eq!(
+            read_address(&mut "127.0.0.1:12\n".as_bytes())
+                .unwrap()
+                .port(),
+            12
+        );
         assert!(read_address(&mut "something else\n".as_bytes()).is_err());
     }
 }

@@ -52,12 +52,16 @@ pub struct SkewArguments {
 impl Workload for SkewArguments {
     fn measure(&self, stage: &Stage) -> Result<Report> {
         let mut report = stage.report("skew");
-        let compression =
-            if self.uncompressed { Compression::None } else { Compression::Zstd(ZSTD_LEVEL) };
+        let compression = if self.uncompressed {
+            Compression::None
+        } else {
+            Compression::Zstd(ZSTD_LEVEL)
+        };
         let mut source = BatchSource::mixed(self.columns, compression)?;
         // Different enough not to be in the caches of the processor all the time.
-        let batches: Vec<Batch> =
-            (0..16).map(|_| source.batch(self.batch_rows)).collect::<Result<_>>()?;
+        let batches: Vec<Batch> = (0..16)
+            .map(|_| source.batch(self.batch_rows))
+            .collect::<Result<_>>()?;
         report.configured(
             "load",
             format!(
@@ -68,7 +72,11 @@ impl Workload for SkewArguments {
                 self.columns,
                 self.batch_rows,
                 batches[0].bytes.len(),
-                if self.uncompressed { "uncompressed" } else { "zstd" }
+                if self.uncompressed {
+                    "uncompressed"
+                } else {
+                    "zstd"
+                }
             ),
         );
         let server = stage.fresh_server(Durability::Os)?;
@@ -83,15 +91,25 @@ impl Workload for SkewArguments {
         let count = self.rows / self.batch_rows;
         for (number, batch) in batches.iter().cycle().take(count).enumerate() {
             // Of ten batches one goes to the other buckets, in turn.
-            let bucket = if number % 10 == 9 { 1 + number / 10 % (BUCKETS - 1) } else { 0 };
+            let bucket = if number % 10 == 9 {
+                1 + number / 10 % (BUCKETS - 1)
+            } else {
+                0
+            };
             let frame = produce::request(table.table_id, bucket as i32, batch)?;
             produce::pump(&mut connection, &[frame], 1, WINDOW)?;
         }
         let ends = table.end_offsets(&mut connection)?;
         let stored = table.row_count(&mut connection)?;
-        ensure!(stored == (count * self.batch_rows) as u64, "{stored} rows are stored");
+        ensure!(
+            stored == (count * self.batch_rows) as u64,
+            "{stored} rows are stored"
+        );
 
-        let shape = FetchShape { wait_ms: FETCH_WAIT_MS, ..FetchShape::whole(table.table_id) };
+        let shape = FetchShape {
+            wait_ms: FETCH_WAIT_MS,
+            ..FetchShape::whole(table.table_id)
+        };
         let mut cpu = Vec::new();
         let rounds = stage.rounds(&mut report, || {
             (0..self.reads)
@@ -108,7 +126,10 @@ impl Workload for SkewArguments {
                 .collect::<Result<Vec<f64>>>()
         })?;
         let seconds: Vec<f64> = rounds.into_iter().flatten().collect();
-        let rates = seconds.iter().map(|seconds| stored as f64 / 1e6 / seconds).collect();
+        let rates = seconds
+            .iter()
+            .map(|seconds| stored as f64 / 1e6 / seconds)
+            .collect();
         report.push(
             Figure::new("read of the whole table", "s", seconds)
                 .with_target(Target::EachAtMost(2.0)),
@@ -126,13 +147,16 @@ fn read(
     schema: &Schema,
     ends: &[i64],
 ) -> Result<u64> {
-    let mut decoder = ArrowBatchDecoder::new(schema, Columns::All)?;
+    let decoder = ArrowBatchDecoder::new(schema, Columns::All)?;
     let mut offsets = vec![0_i64; ends.len()];
     let mut buffered: VecDeque<(usize, Bytes)> = VecDeque::new();
     let (mut rows, mut in_flight) = (0, false);
     let begin = Instant::now();
     while offsets.iter().zip(ends).any(|(offset, end)| offset < end) {
-        ensure!(begin.elapsed().as_secs() < 120, "the reader is stalled at {offsets:?} of {ends:?}");
+        ensure!(
+            begin.elapsed().as_secs() < 120,
+            "the reader is stalled at {offsets:?} of {ends:?}"
+        );
         if !in_flight {
             // Those at their end as well: the client does not know that it is one.
             let free: Vec<(i32, i64)> = (0..ends.len())
@@ -152,8 +176,12 @@ fn read(
             }
             in_flight = false;
         }
-        let Some((bucket, mut records)) = buffered.pop_front() else { continue };
-        let Some(header) = fetch::first_batch(&records)? else { continue };
+        let Some((bucket, mut records)) = buffered.pop_front() else {
+            continue;
+        };
+        let Some(header) = fetch::first_batch(&records)? else {
+            continue;
+        };
         let batch = decoder.decode(&records.split_to(header.total_len))?;
         rows += batch.batch.num_rows() as u64;
         offsets[bucket] = batch.next_offset;

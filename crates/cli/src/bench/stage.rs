@@ -57,7 +57,8 @@ impl Stage {
 
     /// A server over a data directory.
     pub fn server(&self, data_dir: &Path, durability: Durability) -> Result<ServerProcess> {
-        self.cores.as_server(|| ServerProcess::start(&self.executable, data_dir, durability))
+        self.cores
+            .as_server(|| ServerProcess::start(&self.executable, data_dir, durability))
     }
 
     /// A server over an empty directory.
@@ -68,7 +69,8 @@ impl Stage {
     /// The floor program over an empty directory.
     pub fn fresh_floor(&self, durability: Durability) -> Result<ServerProcess> {
         let dir = self.fresh_dir("floor")?;
-        self.cores.as_server(|| ServerProcess::start_floor(&self.floor, &dir, durability))
+        self.cores
+            .as_server(|| ServerProcess::start_floor(&self.floor, &dir, durability))
     }
 
     /// A report with the configuration that is the same for all workloads.
@@ -107,7 +109,9 @@ impl Stage {
             results.push(result);
         }
         if repeated > 0 {
-            report.remarks.push(format!("{repeated} disturbed rounds were repeated"));
+            report
+                .remarks
+                .push(format!("{repeated} disturbed rounds were repeated"));
         }
         if disturbed > 0 {
             report.remarks.push(format!(
@@ -144,13 +148,22 @@ impl Usage {
         let result = work()?;
         let seconds = begin.elapsed().as_secs_f64();
         let cpu_seconds = server.cpu_seconds()? - cpu_begin;
-        Ok((Self { seconds, cpu_seconds }, result))
+        Ok((
+            Self {
+                seconds,
+                cpu_seconds,
+            },
+            result,
+        ))
     }
 }
 
 /// Lets time pass, which is what is measured.
 pub fn pause(duration: Duration) {
-    #[expect(clippy::disallowed_methods, reason = "the passing of time is the workload")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the passing of time is the workload"
+    )]
     std::thread::sleep(duration);
 }
 

@@ -57,16 +57,32 @@ pub fn create(
     };
     let _: pb::CreateTableResponse = connection.call(ApiKey::CreateTable, &request)?;
     let buckets = descriptor.bucket_count.context("a bucket count")?;
-    let request = pb::MetadataRequest { table_path: vec![path], ..Default::default() };
+    let request = pb::MetadataRequest {
+        table_path: vec![path],
+        ..Default::default()
+    };
     let begin = Instant::now();
     loop {
         let answer: pb::MetadataResponse = connection.call(ApiKey::GetMetadata, &request)?;
-        let table = answer.table_metadata.first().context("the new table in the metadata")?;
-        let led = table.bucket_metadata.iter().filter(|bucket| bucket.leader_id.is_some()).count();
+        let table = answer
+            .table_metadata
+            .first()
+            .context("the new table in the metadata")?;
+        let led = table
+            .bucket_metadata
+            .iter()
+            .filter(|bucket| bucket.leader_id.is_some())
+            .count();
         if led == usize::try_from(buckets)? {
-            return Ok(BenchTable { table_id: table.table_id.unwrap_or_default(), buckets });
+            return Ok(BenchTable {
+                table_id: table.table_id.unwrap_or_default(),
+                buckets,
+            });
         }
-        ensure!(begin.elapsed() < READY_MAX, "{led} of {buckets} buckets of {name} have leaders");
+        ensure!(
+            begin.elapsed() < READY_MAX,
+            "{led} of {buckets} buckets of {name} have leaders"
+        );
     }
 }
 
@@ -86,15 +102,23 @@ impl BenchTable {
         let answer: pb::ListOffsetsResponse = connection.call(ApiKey::ListOffsets, &request)?;
         (0..self.buckets)
             .map(|bucket| {
-                let entry =
-                    answer.buckets_resp.iter().find(|entry| entry.bucket_id == Some(bucket));
-                entry.and_then(|entry| entry.offset).with_context(|| format!("bucket {bucket}"))
+                let entry = answer
+                    .buckets_resp
+                    .iter()
+                    .find(|entry| entry.bucket_id == Some(bucket));
+                entry
+                    .and_then(|entry| entry.offset)
+                    .with_context(|| format!("bucket {bucket}"))
             })
             .collect()
     }
 
     /// Rows in all buckets: every log begins at offset 0 here.
     pub fn row_count(&self, connection: &mut WireConnection) -> Result<u64> {
-        Ok(self.end_offsets(connection)?.iter().sum::<i64>().unsigned_abs())
+        Ok(self
+            .end_offsets(connection)?
+            .iter()
+            .sum::<i64>()
+            .unsigned_abs())
     }
 }

@@ -34,13 +34,20 @@ impl Frame {
     /// A request of an encoded message in parts.
     pub fn new(api: ApiKey, parts: Vec<Bytes>) -> Result<Self> {
         let length = parts.iter().map(|part| part.len() as u64).sum();
-        let header = RequestHeader { api_key: api.code(), api_version: 0, request_id: 0 };
+        let header = RequestHeader {
+            api_key: api.code(),
+            api_version: 0,
+            request_id: 0,
+        };
         let mut head = header.encode(length).context("request too long")?.to_vec();
         let mut parts = parts.into_iter();
         if let Some(first) = parts.next() {
             head.extend_from_slice(&first);
         }
-        Ok(Self { head, tail: parts.collect() })
+        Ok(Self {
+            head,
+            tail: parts.collect(),
+        })
     }
 }
 
@@ -64,12 +71,18 @@ impl WireConnection {
             TcpStream::connect(address).with_context(|| format!("connect to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
-        Ok(Self { stream, next_request_id: 0 })
+        Ok(Self {
+            stream,
+            next_request_id: 0,
+        })
     }
 
     /// A second handle, to receive on another thread.
     pub fn try_clone(&self) -> Result<Self> {
-        Ok(Self { stream: self.stream.try_clone()?, next_request_id: 0 })
+        Ok(Self {
+            stream: self.stream.try_clone()?,
+            next_request_id: 0,
+        })
     }
 
     /// Sends a request and waits for its response; no other may be under way.
@@ -92,7 +105,11 @@ impl WireConnection {
         // The id is the last field of the header, in front of the message.
         let (before, after) = (&frame.head[..8], &frame.head[12..]);
         let id_bytes = id.to_be_bytes();
-        let mut slices = vec![IoSlice::new(before), IoSlice::new(&id_bytes), IoSlice::new(after)];
+        let mut slices = vec![
+            IoSlice::new(before),
+            IoSlice::new(&id_bytes),
+            IoSlice::new(after),
+        ];
         slices.extend(frame.tail.iter().map(|part| IoSlice::new(part)));
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
@@ -126,9 +143,8 @@ impl WireConnection {
         while frame.len() < length {
             let room = length - frame.len();
             frame.reserve_exact(room);
-            let (_, count) =
-                recv(&self.stream, spare_capacity(&mut frame), RecvFlags::WAITALL)
-                    .context("receive")?;
+            let (_, count) = recv(&self.stream, spare_capacity(&mut frame), RecvFlags::WAITALL)
+                .context("receive")?;
             ensure!(count > 0, "the connection was closed inside a frame");
         }
         Ok(Bytes::from(frame))
@@ -137,7 +153,11 @@ impl WireConnection {
     /// Whether a response has begun to arrive.
     pub fn is_readable(&self) -> Result<bool> {
         let mut byte = [0_u8; 1];
-        match recv(&self.stream, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        match recv(
+            &self.stream,
+            &mut byte[..],
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        ) {
             Ok(_) => Ok(true),
             Err(rustix::io::Errno::AGAIN) => Ok(false),
             Err(error) => Err(error.into()),

@@ -36,7 +36,13 @@ impl<W: Write> Printer<W> {
     /// A printer to `out`.
     pub fn new(out: W, format: OutputFormat, live: bool) -> Self {
         let out = BufWriter::with_capacity(1 << 16, out);
-        Self { out, format, live, pending: Vec::new(), header_printed: false }
+        Self {
+            out,
+            format,
+            live,
+            pending: Vec::new(),
+            header_printed: false,
+        }
     }
 
     /// Prints rows; false if nobody reads the output any more.
@@ -45,24 +51,38 @@ impl<W: Write> Printer<W> {
             OutputFormat::Table => {
                 self.pending.push(batch.clone());
                 let rows: usize = self.pending.iter().map(RecordBatch::num_rows).sum();
-                if self.live || rows >= ROWS_PER_TABLE { self.print_table() } else { Ok(()) }
+                if self.live || rows >= ROWS_PER_TABLE {
+                    self.print_table()
+                } else {
+                    Ok(())
+                }
             }
             OutputFormat::Csv => self.print_csv(batch),
             OutputFormat::Json => self.print_json(batch),
         };
         let printed = printed.and_then(|()| {
-            if self.live { self.out.flush().map_err(ArrowError::from) } else { Ok(()) }
+            if self.live {
+                self.out.flush().map_err(ArrowError::from)
+            } else {
+                Ok(())
+            }
         });
         match printed {
             Ok(()) => Ok(true),
-            Err(ArrowError::IoError(_, error)) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(ArrowError::IoError(_, error)) if error.kind() == ErrorKind::BrokenPipe => {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Prints what is left.
     pub fn finish(mut self) -> Result<()> {
-        let finished = if self.pending.is_empty() { Ok(()) } else { self.print_table() };
+        let finished = if self.pending.is_empty() {
+            Ok(())
+        } else {
+            self.print_table()
+        };
         match finished.and_then(|()| Ok(self.out.flush()?)) {
             Err(ArrowError::IoError(_, error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             other => Ok(other?),
@@ -80,8 +100,12 @@ impl<W: Write> Printer<W> {
         table.load_style(presets::UTF8_BORDERS_ONLY);
         for batch in self.pending.drain(..) {
             if table.header().is_none() {
-                let names: Vec<String> =
-                    batch.schema().fields().iter().map(|field| field.name().clone()).collect();
+                let names: Vec<String> = batch
+                    .schema()
+                    .fields()
+                    .iter()
+                    .map(|field| field.name().clone())
+                    .collect();
                 table.set_header(names);
             }
             let columns: Vec<ArrayFormatter<'_>> = batch
@@ -120,7 +144,12 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     use arrow_array::{Array, ArrayRef, StringArray};
     use arrow_schema::{DataType, Field, Schema};
 
-    if !batch.schema().fields().iter().any(|field| field.data_type().is_nested()) {
+    if !batch
+        .schema()
+        .fields()
+        .iter()
+        .any(|field| field.data_type().is_nested())
+    {
         return Ok(batch.clone());
     }
     let options = FormatOptions::default();

@@ -60,15 +60,17 @@ impl Input {
     /// # Errors
     /// An unreadable file, or one whose format is not told.
     pub fn open(path: Option<&Path>, options: &Options) -> Result<Self> {
-        let by_name = path.and_then(|path| path.extension()).and_then(|extension| {
-            match extension.to_str()?.to_lowercase().as_str() {
-                "csv" => Some(Format::Csv),
-                "json" | "jsonl" | "ndjson" => Some(Format::Jsonl),
-                "parquet" => Some(Format::Parquet),
-                "arrow" | "arrows" | "feather" | "ipc" => Some(Format::Arrow),
-                _ => None,
-            }
-        });
+        let by_name = path
+            .and_then(|path| path.extension())
+            .and_then(
+                |extension| match extension.to_str()?.to_lowercase().as_str() {
+                    "csv" => Some(Format::Csv),
+                    "json" | "jsonl" | "ndjson" => Some(Format::Jsonl),
+                    "parquet" => Some(Format::Parquet),
+                    "arrow" | "arrows" | "feather" | "ipc" => Some(Format::Arrow),
+                    _ => None,
+                },
+            );
         let Some(format) = options.format.or(by_name) else {
             bail!("say what the input holds with --format csv|jsonl|parquet|arrow");
         };
@@ -135,7 +137,9 @@ impl Input {
             Format::Arrow => self.arrow_reader()?.0.as_ref().clone(),
             Format::Csv => {
                 let format = self.csv_format()?.with_header(true);
-                format.infer_schema(self.whole_lines(), Some(SAMPLE_ROWS))?.0
+                format
+                    .infer_schema(self.whole_lines(), Some(SAMPLE_ROWS))?
+                    .0
             }
             Format::Jsonl => {
                 let lines = BufReader::new(self.whole_lines());
@@ -196,15 +200,23 @@ impl Input {
         let end = if whole {
             self.sample.len()
         } else {
-            self.sample.iter().rposition(|byte| *byte == b'\n').map_or(self.sample.len(), |p| p + 1)
+            self.sample
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(self.sample.len(), |p| p + 1)
         };
         Cursor::new(self.sample.slice(..end))
     }
 
     fn take_source(&mut self) -> Result<Counted> {
-        let Some(rest) = self.rest.take() else { bail!("the input was read before") };
+        let Some(rest) = self.rest.take() else {
+            bail!("the input was read before")
+        };
         let all = Cursor::new(self.sample.clone()).chain(rest);
-        Ok(Counted { source: Box::new(all), position: self.position.clone() })
+        Ok(Counted {
+            source: Box::new(all),
+            position: self.position.clone(),
+        })
     }
 
     fn arrow_reader(&self) -> Result<(SchemaRef, Batches)> {

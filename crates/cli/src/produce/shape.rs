@@ -17,7 +17,10 @@ pub fn table_schema(arrow: &ArrowSchema) -> Result<Schema> {
         data_type.nullable = true;
         columns.push((field.name().clone(), data_type));
     }
-    Schema::builder().columns(columns).build().map_err(|error| anyhow::anyhow!("{error}"))
+    Schema::builder()
+        .columns(columns)
+        .build()
+        .map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 /// The batch with the table's columns, in its order and types.
@@ -37,7 +40,10 @@ pub fn fit(batch: &RecordBatch, table: &SchemaRef) -> Result<RecordBatch> {
         let column = match batch.column_by_name(field.name()) {
             Some(column) if column.data_type() == field.data_type() => column.clone(),
             Some(column) => {
-                let options = CastOptions { safe: false, ..CastOptions::default() };
+                let options = CastOptions {
+                    safe: false,
+                    ..CastOptions::default()
+                };
                 cast_with_options(column, field.data_type(), &options).map_err(|error| {
                     anyhow::anyhow!(
                         "column '{}' holds {} that is not {}: {error}",
@@ -50,7 +56,10 @@ pub fn fit(batch: &RecordBatch, table: &SchemaRef) -> Result<RecordBatch> {
             None => new_null_array(field.data_type(), batch.num_rows()),
         };
         if !field.is_nullable() && column.null_count() > 0 {
-            bail!("column '{}' is NOT NULL, but the input has null in it", field.name());
+            bail!(
+                "column '{}' is NOT NULL, but the input has null in it",
+                field.name()
+            );
         }
         columns.push(column);
     }
@@ -80,9 +89,16 @@ mod tests {
 
     #[test]
     fn columns_are_matched_by_name_cast_and_filled_with_null() {
-        let fitted = fit(&input("id", Arc::new(Int32Array::from(vec![1, 2]))), &table());
+        let fitted = fit(
+            &input("id", Arc::new(Int32Array::from(vec![1, 2]))),
+            &table(),
+        );
         let fitted = fitted.expect("fits");
-        let ids = fitted.column(0).as_any().downcast_ref::<Int64Array>().expect("int64");
+        let ids = fitted
+            .column(0)
+            .as_any()
+            .downcast_ref::<Int64Array>()
+            .expect("int64");
         assert_eq!(ids.values(), &[1, 2]);
         assert_eq!(fitted.column(1).null_count(), 2);
     }
@@ -90,9 +106,18 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         for (batch, expected) in [
-            (input("nope", Arc::new(Int32Array::from(vec![1]))), "no column 'nope'"),
-            (input("name", Arc::new(StringArray::from(vec!["a"]))), "'id' is NOT NULL"),
-            (input("id", Arc::new(StringArray::from(vec!["x"]))), "column 'id' holds Utf8"),
+            (
+                input("nope", Arc::new(Int32Array::from(vec![1]))),
+                "no column 'nope'",
+            ),
+            (
+                input("name", Arc::new(StringArray::from(vec!["a"]))),
+                "'id' is NOT NULL",
+            ),
+            (
+                input("id", Arc::new(StringArray::from(vec!["x"]))),
+                "column 'id' holds Utf8",
+            ),
         ] {
             let error = fit(&batch, &table()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use mainstem_coordinator::Coordinator;
 use mainstem_env::Clock;
 use mainstem_metrics::TICK_SECONDS;
-use mainstem_tablet::metrics::TabletMetrics;
 use mainstem_tablet::registry::Replicas;
+use mainstem_tablet::replica::RetentionPolicy;
 use mainstem_types::config::ServerConfig;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ impl Background {
         config: &ServerConfig,
         coordinator: Arc<Coordinator>,
         replicas: Arc<Replicas>,
-        metrics: Arc<TabletMetrics>,
+        tick_metrics: Box<dyn Fn() + Send + Sync>,
         clock: Arc<dyn Clock>,
         data_dir: Arc<DataDir>,
         shutdown: CancellationToken,
@@ -38,21 +38,33 @@ impl Background {
         let mut every = |period: Duration, work: Box<dyn Fn() + Send + Sync>| {
             tasks.spawn(repeat(period, Arc::from(work), shutdown.clone()));
         };
-        let partitions = coordinator.clone();
-        every(config.auto_partition_check_interval, Box::new(move || partitions.tick()));
+        let (partitions, settings_source) = (coordinator.clone(), coordinator.clone());
+        every(
+            config.auto_partition_check_interval,
+            Box::new(move || partitions.tick()),
+        );
         every(
             config.producer_offsets_cleanup_interval,
             Box::new(move || clean_producer_offsets(&coordinator)),
         );
-        let expiring = replicas.clone();
+        let (expiring, settings) = (replicas.clone(), settings_source);
+        let retain_bytes = config.log.retention_bytes;
         let expiry_clock = clock.clone();
         every(
             config.log.retention_check_interval,
-            Box::new(move || expiring.expire(expiry_clock.now_ms())),
+            Box::new(move || {
+                let key = "log.retention.roll-active-segment.enabled";
+                let policy = RetentionPolicy {
+                    retain_bytes,
+                    // May be changed while the server runs.
+                    roll_active_segment: settings.effective_config(key).as_deref() == Some("true"),
+                };
+                expiring.expire(&policy, expiry_clock.now_ms());
+            }),
         );
         let maintained = replicas.clone();
         every(MAINTENANCE, Box::new(move || maintained.maintain()));
-        every(Duration::from_secs(TICK_SECONDS), Box::new(move || metrics.tick()));
+        every(Duration::from_secs(TICK_SECONDS), tick_metrics);
         every(
             config.disk.check_interval,
             Box::new(move || watch_disk(&data_dir, &replicas)),
@@ -66,11 +78,7 @@ impl Background {
     }
 }
 
-async fn repeat(
-    period: Duration,
-    work: Arc<dyn Fn() + Send + Sync>,
-    shutdown: CancellationToken,
-) {
+async fn repeat(period: Duration, work: Arc<dyn Fn() + Send + Sync>, shutdown: CancellationToken) {
     // A period of zero would spin: once a second is as often as anything here helps.
     let mut ticks = tokio::time::interval(period.max(Duration::from_secs(1)));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -89,7 +97,10 @@ async fn repeat(
 
 fn clean_producer_offsets(coordinator: &Coordinator) {
     if let Err(error) = coordinator.clean_producer_offsets() {
-        warn!("expired producer offsets stay until the next round: {}", error.message);
+        warn!(
+            "expired producer offsets stay until the next round: {}",
+            error.message
+        );
     }
 }
 

@@ -54,8 +54,13 @@ impl DataDir {
         check_layout(path).with_context(denied)?;
         // The log tablets make their own entries durable, up to this directory.
         std::fs::create_dir_all(path.join("log")).with_context(denied)?;
-        File::open(path).and_then(|dir| dir.sync_all()).with_context(denied)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        File::open(path)
+            .and_then(|dir| dir.sync_all())
+            .with_context(denied)?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
     }
 
     /// The metadata store's file.
@@ -84,7 +89,11 @@ fn check_layout(path: &Path) -> Result<()> {
     match std::fs::read_to_string(&version) {
         Ok(text) if text == LAYOUT => Ok(()),
         Ok(text) if !text.is_empty() => {
-            bail!("its layout is '{}', this server knows '{}'", text.trim(), LAYOUT.trim())
+            bail!(
+                "its layout is '{}', this server knows '{}'",
+                text.trim(),
+                LAYOUT.trim()
+            )
         }
         // Missing, or cut off in the middle of the first start.
         Ok(_) => write_layout(&version),

@@ -9,7 +9,12 @@ fn handshake(protocol: SecurityProtocol) -> Handshake {
         ("admin".into(), "pw".into()),
         ("alice".into(), "secret".into()),
     ]);
-    Handshake::new(Arc::new(apis), "CLIENT", protocol, Arc::new(PasswordMap::new(users)))
+    Handshake::new(
+        Arc::new(apis),
+        "CLIENT",
+        protocol,
+        Arc::new(PasswordMap::new(users)),
+    )
 }
 
 fn request(api_key: i16, api_version: i16, body: &[u8]) -> (RequestHeader, Bytes) {

@@ -60,6 +60,8 @@ pub struct LogConfig {
     pub retention_check_interval: Duration,
     /// Whether the newest segment expires too.
     pub retention_rolls_active_segment: bool,
+    /// Size to which the log of a bucket is cut; `None` = any.
+    pub retention_bytes: Option<u64>,
     /// Replicas that must be in sync for acks = all.
     pub min_in_sync_replicas: i32,
 }
@@ -446,6 +448,8 @@ fn read_log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
         index_interval_bytes: size("log.index.interval-size", 0)?,
         recovery_point_interval: reader.period("log.flush.offset.checkpoint-interval")?,
         retention_check_interval: reader.period("log.retention.check-interval")?,
+        retention_bytes: Some(reader.memory("mainstem.log.retention.bytes", 0, i64::MAX as u64)?)
+            .filter(|bytes| *bytes > 0),
         retention_rolls_active_segment: reader.bool("log.retention.roll-active-segment.enabled")?,
         min_in_sync_replicas: reader.int("log.replica.min-in-sync-replicas-number", 0)?,
     })

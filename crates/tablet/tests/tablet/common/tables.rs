@@ -1,0 +1,119 @@
+//! Tables of two columns, `a BIGINT` and `b STRING`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mainstem_meta::records::{BucketRecord, DatabaseRecord, PartitionRecord, TableRecord};
+use mainstem_meta::{BucketState, Catalog, DatabaseEntry, PartitionEntry, TableEntry};
+use mainstem_types::{DataType, PartitionId, Schema, SchemaId, TablePath, TypeKind};
+
+const DATABASE: &str = "db";
+
+/// A table to be.
+#[derive(Clone, Debug)]
+pub struct TableSpec {
+    pub id: i64,
+    pub name: &'static str,
+    pub buckets: i32,
+    pub partitioned: bool,
+    pub properties: &'static [(&'static str, &'static str)],
+}
+
+impl Default for TableSpec {
+    fn default() -> Self {
+        Self {
+            id: 1,
+            name: "t",
+            buckets: 1,
+            partitioned: false,
+            properties: &[],
+        }
+    }
+}
+
+pub fn schema() -> Schema {
+    Schema::builder()
+        .column("a", DataType::not_null(TypeKind::BigInt))
+        .column("b", DataType::nullable(TypeKind::String))
+        .build()
+        .unwrap()
+}
+
+/// A catalog with a database.
+pub fn catalog() -> Arc<Catalog> {
+    let catalog = Catalog::new();
+    catalog.put_database(Arc::new(DatabaseEntry {
+        name: DATABASE.to_owned(),
+        record: DatabaseRecord::default(),
+    }));
+    Arc::new(catalog)
+}
+
+pub fn put_table(catalog: &Catalog, spec: &TableSpec) {
+    let record = TableRecord {
+        table_id: spec.id,
+        comment: None,
+        partition_key: spec
+            .partitioned
+            .then(|| "b".to_owned())
+            .into_iter()
+            .collect(),
+        bucket_key: Vec::new(),
+        bucket_count: spec.buckets,
+        properties: spec
+            .properties
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        custom_properties: BTreeMap::new(),
+        remote_data_dir: None,
+        bucket_count_epoch: 0,
+        created_time: 1,
+        modified_time: 1,
+    };
+    let schemas = BTreeMap::from([(SchemaId(1), Arc::new(schema()))]);
+    let buckets = if spec.partitioned { 0 } else { spec.buckets };
+    catalog.put_table(Arc::new(TableEntry::new(
+        TablePath::new(DATABASE, spec.name),
+        record,
+        schemas,
+        led(buckets),
+    )));
+}
+
+pub fn drop_table(catalog: &Catalog, name: &str) {
+    catalog.remove_table(&TablePath::new(DATABASE, name));
+}
+
+pub fn put_partition(catalog: &Catalog, table_id: i64, partition_id: i64, buckets: i32) {
+    let record = PartitionRecord {
+        partition_id,
+        table_id,
+        bucket_count: buckets,
+        remote_data_dir: None,
+        created_time: 1,
+    };
+    catalog.put_partition(Arc::new(PartitionEntry::new(
+        format!("p{partition_id}"),
+        record,
+        led(buckets),
+    )));
+}
+
+pub fn drop_partition(catalog: &Catalog, partition_id: i64) {
+    catalog.remove_partition(PartitionId(partition_id));
+}
+
+/// Buckets led by server 0.
+fn led(count: i32) -> Vec<BucketState> {
+    let record = BucketRecord {
+        leader: Some(0),
+        leader_epoch: 0,
+        isr: vec![0],
+        coordinator_epoch: 0,
+        bucket_epoch: 0,
+    };
+    (0..count)
+        .map(|_| BucketState::new(&[0], Some(&record)))
+        .collect()
+}

@@ -1,0 +1,10 @@
+//! The tablet server over a simulated disk: what it may promise, and keeps.
+
+mod acknowledging;
+mod common;
+mod crashing;
+mod dropping;
+mod failing;
+mod fetching;
+mod racing;
+mod retaining;
