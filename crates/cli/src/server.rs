@@ -2,10 +2,10 @@
 
 mod background;
 mod data_dir;
+mod live_settings;
 mod metrics;
 mod router;
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,14 +17,13 @@ use mainstem_coordinator::{Coordinator, CoordinatorConfig, ServerNode};
 use mainstem_env::{Clock, RealFileSystem, SystemClock};
 use mainstem_log::{LogConfig, LogResources};
 use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
-use mainstem_net::{BoundServer, Credentials, ServerOptions};
+use mainstem_net::{BoundServer, ServerOptions};
 use mainstem_tablet::disk_guard::DiskGuard;
 use mainstem_tablet::metrics::TabletMetrics;
 use mainstem_tablet::registry::{Replicas, ReplicasConfig};
 use mainstem_tablet::service::TabletService;
 use mainstem_types::ServerId;
 use mainstem_types::config::{Durability, ServerConfig};
-use mainstem_types::jaas::Users;
 use mainstem_types::listeners::{Endpoint, HostPort, Protocol};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -33,6 +32,7 @@ use tracing::{info, warn};
 
 use self::background::Background;
 use self::data_dir::DataDir;
+use self::live_settings::{ListenerUsers, LiveSettings};
 use self::metrics::{RequestsByKind, ServerMetrics};
 use self::router::Router;
 
@@ -65,7 +65,10 @@ impl Server {
         let started = Instant::now();
         raise_open_files();
         let requests = Arc::new(RequestsByKind::default());
-        let bound = bind(&config)?.with_observer(requests.clone());
+        let users = Arc::new(ListenerUsers::new(config.users.clone()));
+        let bound = bind(&config)?
+            .with_credentials(users.clone())
+            .with_observer(requests.clone());
         let addresses = bound.addresses();
         let data_dir = Arc::new(DataDir::open(&config.data_dir)?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -78,6 +81,7 @@ impl Server {
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
         let buckets = replicas.open_all().context("cannot open the logs")?;
+        coordinator.subscribe_config(Arc::new(LiveSettings::new(users, replicas.clone())));
         register(&coordinator, &config, &addresses)?;
 
         let tablet = TabletService::new(replicas.clone(), clock.clone(), metrics.clone());
@@ -187,19 +191,7 @@ fn bind(config: &ServerConfig) -> Result<BoundServer> {
     };
     let bound = BoundServer::bind(listeners, options)
         .context("another program may hold the port; choose another with -D bind.listeners=…")?;
-    let users = config.users.clone();
-    Ok(bound.with_credentials(Arc::new(ListenerUsers(users))))
-}
-
-/// The configured users, by listener.
-struct ListenerUsers(BTreeMap<String, Users>);
-
-impl Credentials for ListenerUsers {
-    fn verify(&self, listener: &str, user: &str, password: &[u8]) -> bool {
-        self.0
-            .get(listener)
-            .is_some_and(|users| users.verify(user, password))
-    }
+    Ok(bound)
 }
 
 fn resolve(address: &HostPort) -> Result<SocketAddr> {
@@ -232,7 +224,6 @@ fn open(
     let store: Arc<dyn MetaStore> = Arc::new(store);
     let catalog = Arc::new(Catalog::new());
     let tables = &config.tables;
-    let shown = |key: &str| config.entries.shown(key).unwrap_or_default();
     let coordinator_config = CoordinatorConfig {
         default_bucket_number: tables.default_bucket_count,
         default_replication_factor: tables.default_replication_factor,
@@ -245,8 +236,9 @@ fn open(
         server_configs: config
             .entries
             .iter()
-            .map(|(key, _)| (key.to_owned(), shown(key)))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
+        hidden_configs: config.entries.hidden().map(str::to_owned).collect(),
     };
     let coordinator = Coordinator::new(store, catalog.clone(), coordinator_config, clock.clone())
         .context("cannot read the metadata store")?;

@@ -77,7 +77,13 @@ impl Coordinator {
         let dynamic = self.dynamic_config.read();
         let entry = |key: &str, value: Option<&String>, source: &str| PbDescribeConfig {
             config_key: Some(key.to_owned()),
-            config_value: value.map(|value| shown(key, value)),
+            config_value: value.map(|value| {
+                if self.config.hidden_configs.contains(key) {
+                    HIDDEN.to_owned()
+                } else {
+                    shown(key, value)
+                }
+            }),
             config_source: Some(source.to_owned()),
         };
         let initial = self

@@ -1,6 +1,6 @@
 //! Settings of a coordinator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Settings that are fixed while the server runs (cluster.md §9.2–9.3).
 #[derive(Clone, Debug)]
@@ -24,6 +24,9 @@ pub struct CoordinatorConfig {
     /// What the server's file and command line set, as DescribeClusterConfigs
     /// shows it.
     pub server_configs: BTreeMap<String, String>,
+    /// Keys of those whose values came from a configuration provider, which
+    /// DescribeClusterConfigs does not show.
+    pub hidden_configs: BTreeSet<String>,
 }
 
 impl Default for CoordinatorConfig {
@@ -38,6 +41,7 @@ impl Default for CoordinatorConfig {
             remote_data_dir: None,
             producer_offsets_ttl_ms: 24 * 60 * 60 * 1000,
             server_configs: BTreeMap::new(),
+            hidden_configs: BTreeSet::new(),
         }
     }
 }

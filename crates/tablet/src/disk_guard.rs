@@ -2,34 +2,52 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
 /// Refuses writes above a ratio of used space until it falls below another.
 #[derive(Debug)]
 pub struct DiskGuard {
-    write_limit_ratio: f64,
-    write_recover_ratio: f64,
+    ratios: Mutex<Ratios>,
     locked: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ratios {
+    write_limit: f64,
+    write_recover: f64,
 }
 
 impl DiskGuard {
     /// A guard that is open. A limit of 1.0 or more switches it off.
-    pub fn new(write_limit_ratio: f64, write_recover_ratio: f64) -> Self {
+    pub fn new(write_limit: f64, write_recover: f64) -> Self {
+        let ratios = Mutex::new(Ratios {
+            write_limit,
+            write_recover,
+        });
         Self {
-            write_limit_ratio,
-            write_recover_ratio,
+            ratios,
             locked: AtomicBool::new(false),
         }
     }
 
+    /// Changes the ratios; the next observation acts by them.
+    pub fn set_ratios(&self, write_limit: f64, write_recover: f64) {
+        *self.ratios.lock() = Ratios {
+            write_limit,
+            write_recover,
+        };
+    }
+
     /// Takes note of the used ratio; true if the state changed.
     pub fn observe(&self, used_ratio: f64) -> bool {
-        if self.write_limit_ratio >= 1.0 {
-            return false;
-        }
+        let ratios = *self.ratios.lock();
         let was_locked = self.is_locked();
-        let locked = if was_locked {
-            used_ratio > self.write_recover_ratio
+        let locked = if ratios.write_limit >= 1.0 {
+            false
+        } else if was_locked {
+            used_ratio > ratios.write_recover
         } else {
-            used_ratio >= self.write_limit_ratio
+            used_ratio >= ratios.write_limit
         };
         self.locked.store(locked, Ordering::Relaxed);
         locked != was_locked

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mainstem_env::Clock;
@@ -93,7 +94,7 @@ impl Replicas {
             syncer,
             clock: config.clock,
             disk: config.disk,
-            min_in_sync_replicas: config.min_in_sync_replicas,
+            min_in_sync_replicas: AtomicUsize::new(config.min_in_sync_replicas),
             max_lag_ms: MAX_LAG_MS,
         };
         Arc::new(Self {
@@ -133,6 +134,13 @@ impl Replicas {
     /// Whether the table exists here.
     pub fn has_table(&self, table_id: TableId) -> bool {
         self.tables.read().contains_key(&table_id)
+    }
+
+    /// Changes `log.replica.min-in-sync-replicas-number`.
+    pub fn set_min_in_sync_replicas(&self, minimum: usize) {
+        self.context
+            .min_in_sync_replicas
+            .store(minimum, Ordering::Relaxed);
     }
 
     /// Opens the logs of everything in the catalog, several at a time, and

@@ -4,7 +4,7 @@ pub mod core;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -39,7 +39,7 @@ pub struct ReplicaContext {
     /// Says whether there is room for writes.
     pub disk: Arc<DiskGuard>,
     /// `log.replica.min-in-sync-replicas-number`.
-    pub min_in_sync_replicas: usize,
+    pub min_in_sync_replicas: AtomicUsize,
     /// `log.replica.max-lag-time`.
     pub max_lag_ms: i64,
 }
@@ -297,12 +297,13 @@ impl Replica {
         if !state.core.is_leader() {
             return Err(self.not_leader());
         }
-        if acks == -1 && state.core.isr().len() < self.context.min_in_sync_replicas {
+        let needed = self.context.min_in_sync_replicas.load(Ordering::Relaxed);
+        if acks == -1 && state.core.isr().len() < needed {
             let message = format!(
                 "{} has {} replicas in sync, {} are needed",
                 self.bucket,
                 state.core.isr().len(),
-                self.context.min_in_sync_replicas
+                needed
             );
             return Err(Refusal::new(29, message));
         }

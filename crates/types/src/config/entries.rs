@@ -80,6 +80,11 @@ impl Entries {
         })
     }
 
+    /// Keys whose values came from a provider and are never shown.
+    pub fn hidden(&self) -> impl Iterator<Item = &str> {
+        self.hidden.iter().map(String::as_str)
+    }
+
     /// Old spellings in use: present name and what was written.
     pub(crate) fn renamed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.renamed
