@@ -55,7 +55,7 @@ build_python() {
 run_python() { PYTHONDONTWRITEBYTECODE=1 "$cache/python/bin/python" "$here/python/conformance.py" "$1"; }
 
 build_java() {
-    (cd "$here/java" && mvn --quiet --batch-mode -Dstyle.color=never compile dependency:build-classpath -Dmdep.outputFile=target/classpath)
+    (cd "$here/java" && mvn --color never --quiet --batch-mode compile dependency:build-classpath -Dmdep.outputFile=target/classpath)
     local jar want
     jar=$(tr ':' '\n' <"$here/java/target/classpath" | grep fluss-client)
     want=$(cut -d' ' -f1 "$here/java/checksums.sha256")

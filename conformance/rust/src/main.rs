@@ -37,7 +37,7 @@ async fn run(server: &str) -> Result<()> {
     databases::run(&connection).await?;
     all_types::run(&connection).await?;
     all_types::not_tried();
-    evolution::run(&connection).await?;
+    evolution::run(&connection, server).await?;
     partitions::run(&connection).await?;
     offsets::run(&connection).await?;
     buckets::run(&connection, server).await?;

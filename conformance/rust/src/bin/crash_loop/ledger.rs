@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use anyhow::{Result, bail, ensure};
 
@@ -21,6 +21,8 @@ pub struct Ledger {
     accounts: Vec<Account>,
     errors: Mutex<Vec<String>>,
     tables: Mutex<Vec<String>>,
+    /// How often the client did not take a row, because it had forgotten the table.
+    pub not_taken: AtomicU64,
     /// Set when the writers are to finish.
     pub stop: AtomicBool,
 }
@@ -37,6 +39,7 @@ impl Ledger {
             accounts: (0..writers).map(|_| Account::default()).collect(),
             errors: Mutex::default(),
             tables: Mutex::default(),
+            not_taken: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         }
     }

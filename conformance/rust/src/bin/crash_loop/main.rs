@@ -212,6 +212,10 @@ async fn crash_and_check(options: &Options, server: &mut Server, address: &str) 
         ledger.acknowledged_count(),
         created.len()
     );
+    println!(
+        "  (the client itself did not take a row {} times, while it had forgotten its tables)",
+        ledger.not_taken.load(Ordering::SeqCst)
+    );
     Ok(())
 }
 

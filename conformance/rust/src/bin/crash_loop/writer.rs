@@ -43,11 +43,22 @@ pub async fn run(
         row.set_field(0, number as i32);
         row.set_field(1, sequence);
         row.set_field(2, filler.as_str());
-        match writer.append(&row) {
-            Ok(result) => pending.push_back((sequence, result)),
-            Err(error) => {
-                ledger.write_error(number, sequence, &error);
-                return Ok(());
+        loop {
+            match writer.append(&row) {
+                Ok(result) => {
+                    pending.push_back((sequence, result));
+                    break;
+                }
+                Err(error) if forgot_the_table(&error) => {
+                    ledger.not_taken.fetch_add(1, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    // Refreshes what the connection knows; the writer stays.
+                    let _ = connection.get_table(&path).await;
+                }
+                Err(error) => {
+                    ledger.write_error(number, sequence, &error);
+                    return Ok(());
+                }
             }
         }
         if sequence % 8 == 0 {
@@ -58,6 +69,15 @@ pub async fn run(
         settle(&mut pending, number, &ledger).await?;
     }
     Ok(())
+}
+
+/// When no server answers, fluss-rs 1.0.0 asks its bootstrap server for the
+/// cluster and forgets the tables it knew; it asks for them again only if rows
+/// wait to be sent. Until then it takes no rows and says that the table is not
+/// there. Nothing was queued or sent: the table is asked for, and the row is
+/// offered again. (A table that is gone shows as a return that takes too long.)
+fn forgot_the_table(error: &fluss::error::Error) -> bool {
+    error.to_string().contains("Table not found")
 }
 
 async fn settle(

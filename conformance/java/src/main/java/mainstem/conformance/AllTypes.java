@@ -37,6 +37,16 @@ final class AllTypes {
         }
         one(session, "indexed", LogFormat.INDEXED, Map.of(), columns, rows);
         one(session, "compacted", LogFormat.COMPACTED, Map.of(), columns, rows);
+        notTried();
+    }
+
+    private static void notTried() {
+        Check.cannot(
+                "fluss-client 1.0.0 fails on its own Arrow vectors with fractions of a millisecond"
+                        + " before 1970 (its remainder is negative): tried by Rust and Python");
+        Check.cannot(
+                "fluss-client 1.0.0 takes CHAR(n) inside an array or a map for n bytes: shorter"
+                        + " texts and other letters are tried at the top level, nested by Rust");
     }
 
     private static void one(

@@ -72,12 +72,11 @@ final class Columns {
             samples.add(new Instant(-1, 0));
         }
         if (precision > 3) {
+            // Before 1970 in whole milliseconds only: see AllTypes.notTried.
             samples.add(new Instant(1_700_000_000_123L, 456_000));
-            samples.add(new Instant(-1, 999_000));
         }
         if (precision > 6) {
             samples.add(new Instant(1_700_000_000_123L, 456_789));
-            samples.add(new Instant(-1, 1));
         }
         return samples.toArray();
     }
@@ -145,8 +144,8 @@ final class Columns {
                         -0d,
                         Double.MIN_VALUE,
                         null));
-        columns.add(column("char_1", DataTypes.CHAR(1), "a", null, "ü"));
-        columns.add(column("char_10", DataTypes.CHAR(10), "ten chars!", "short", "", null));
+        columns.add(column("char_1", DataTypes.CHAR(1), "a", null, "z"));
+        columns.add(column("char_10", DataTypes.CHAR(10), "ten chars!", "0123456789", null));
         columns.add(
                 column(
                         "string",
@@ -371,6 +370,8 @@ final class Columns {
         List<Column> columns = scalars();
         List<Column> nested = nested(columns);
         columns.addAll(notNull());
+        // Not nested: inside an array this client takes CHAR(n) for n bytes.
+        columns.add(column("char_free", DataTypes.CHAR(4), "Grüß", null, "世界 🌊", "a", ""));
         columns.addAll(nested);
         return columns;
     }
