@@ -1,8 +1,6 @@
 package mainstem.conformance;
 
 import java.util.Objects;
-import java.util.concurrent.CompletionException;
-import java.util.concurrent.ExecutionException;
 import org.apache.fluss.rpc.protocol.Errors;
 
 /** Comparisons that end the program at the first wrong value and say which. */
@@ -45,15 +43,13 @@ final class Check {
         try {
             call.run();
         } catch (Exception exception) {
-            Throwable cause = exception;
-            while ((cause instanceof ExecutionException || cause instanceof CompletionException)
-                    && cause.getCause() != null) {
-                cause = cause.getCause();
+            // The client wraps what the server said, once or twice.
+            for (Throwable cause = exception; cause != null; cause = cause.getCause()) {
+                if (Errors.forException(cause) == error) {
+                    return;
+                }
             }
-            if (Errors.forException(cause) == error) {
-                return;
-            }
-            throw new Wrong(what + ": expected " + error + ", got " + cause, cause);
+            throw new Wrong(what + ": expected " + error + ", got " + exception, exception);
         }
         throw new Wrong(what + ": succeeded, expected " + error);
     }

@@ -33,6 +33,12 @@ final class Columns {
     private static final long EARLIEST_MS = -62_135_596_800_000L;
     private static final int DAY_END_MS = 86_399_999;
 
+    /**
+     * Neither nested nor in INDEXED rows: there this client takes CHAR(n) for n bytes.
+     */
+    static final Column FREE_CHAR =
+            column("char_free", DataTypes.CHAR(4), "Grüß", null, "世界 🌊", "a", "");
+
     private static Column column(String name, DataType type, Object... samples) {
         return new Column(name, type, asList(samples));
     }
@@ -160,7 +166,7 @@ final class Columns {
                 column(
                         "binary_1",
                         DataTypes.BINARY(1),
-                        bytes(new byte[] {0}),
+                        bytes(new byte[] {1}),
                         bytes(new byte[] {-1}),
                         null));
         columns.add(
@@ -370,8 +376,7 @@ final class Columns {
         List<Column> columns = scalars();
         List<Column> nested = nested(columns);
         columns.addAll(notNull());
-        // Not nested: inside an array this client takes CHAR(n) for n bytes.
-        columns.add(column("char_free", DataTypes.CHAR(4), "Grüß", null, "世界 🌊", "a", ""));
+        columns.add(FREE_CHAR);
         columns.addAll(nested);
         return columns;
     }

@@ -149,7 +149,7 @@ final class Values {
                 for (int entry = 0; entry < keys.size(); entry++) {
                     entries.put(keys.get(entry), items.get(entry));
                 }
-                Check.equal("different keys of a map", keys.size(), entries.size());
+                Check.equal("different keys of a map " + keys + " of " + type, keys.size(), entries.size());
                 return entries;
             case ROW:
                 List<DataType> types = ((RowType) type).getFieldTypes();
