@@ -32,17 +32,26 @@ fail() {
     exit 1
 }
 
-# Shows a command as one would type it, then runs it.
-run() {
-    printf '%s$ mainstem' "$green"
-    local word
+# Shows a command as one would type it, long ones on several lines.
+show() {
+    local word line="$ mainstem"
+    printf '%s' "$green"
     for word in "$@"; do
         case $word in
-            *[\ \>\<\"]*) printf " '%s'" "$word" ;;
-            *) printf ' %s' "${word/#$data\//demo/data/}" ;;
+            *[\ \>\<\"]*) word="'$word'" ;;
+            *) word=${word/#$data\//demo/data/} ;;
         esac
+        if [ $((${#line} + ${#word})) -gt 96 ] && [[ $word != \'* ]]; then
+            printf '%s \\\n' "$line"
+            line='   '
+        fi
+        line+=" $word"
     done
-    printf '%s\n' "$plain"
+    printf '%s%s\n' "$line" "$plain"
+}
+
+run() {
+    show "$@"
     "$binary" "$@"
 }
 
@@ -125,7 +134,8 @@ since=$(now_ms)
 follower=(consume nyc.flights --follow --from "$since" --limit "$LATE_IN_PART_2"
     --columns time_hour,carrier,flight,origin,dest,dep_delay
     --where 'dep_delay > 600' --format csv)
-run "${follower[@]}" >"$work/late.csv" &
+show "${follower[@]}"
+"$binary" "${follower[@]}" >"$work/late.csv" &
 follow=$!
 jobs_to_end+=("$follow")
 run produce nyc.flights "$data/flights-2.parquet"
@@ -164,14 +174,20 @@ weather=$!
 follow=$!
 sleep 1
 say '  $ mainstem produce nyc.flights demo/data/flights-3.parquet'
-"$binary" produce nyc.flights "$data/flights-3.parquet" --batch-rows 2000 >"$work/flights.out" 2>&1 &
+# Small batches, or it would be over before anybody can do something to it.
+"$binary" produce nyc.flights "$data/flights-3.parquet" --batch-rows 40 >"$work/flights.out" 2>&1 &
 flights=$!
 jobs_to_end+=("$weather" "$follow" "$flights")
-sleep 0.2
+sleep 0.15
 kill -9 "$server"
 wait "$server" 2>/dev/null || true
-printf '%s  kill -9 %s%s\n' "$red" "$server" "$plain"
 kill -0 "$weather" 2>/dev/null || fail 'the weather had already ended: nothing was interrupted'
+at_work='the weather'
+if kill -0 "$flights" 2>/dev/null; then
+    at_work='both'
+fi
+printf '%s  kill -9 %s%s  (at work: %s)\n' "$red" "$server" "$plain" "$at_work"
+sleep 0.3
 start_server
 wait "$flights" || fail "the load of the flights failed: $(cat "$work/flights.out")"
 say "  flights: $(tail -n 1 "$work/flights.out")"
