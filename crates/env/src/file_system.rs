@@ -33,6 +33,12 @@ pub struct DirEntry {
 /// visible at once and **durable only after [`sync_dir`](Self::sync_dir)** of
 /// the directory that holds the entry.
 pub trait FileSystem: Send + Sync + fmt::Debug {
+    /// Creates a directory within an existing one.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is something of that name.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
     /// Creates `path` and the directories above it that are missing.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 

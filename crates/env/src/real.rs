@@ -19,6 +19,10 @@ const SLICES_PER_WRITE: usize = 1024;
 pub struct RealFileSystem;
 
 impl FileSystem for RealFileSystem {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mainstem_env::{OpenMode, StorageFile};
-use mainstem_format::header::{BatchHeader, LeaderStamp};
+use mainstem_format::BatchHeader;
 use mainstem_types::LeaderEpoch;
 use parking_lot::MutexGuard;
 
@@ -85,16 +85,16 @@ impl LogTablet {
                 sync_wanted: self.sync_wanted(&writer, now_ms),
             });
         }
-        let (stamps, headers) = stamp(
+        let headers = stamp(
             batches.headers(),
             self.end_offset(),
             timestamp_ms,
             leader_epoch,
         )?;
-        self.write(&mut writer, &headers, now_ms, |file, position| {
-            batches.write_stamped(file, position, &stamps)
+        let active = self.write(&mut writer, &headers, now_ms, |file, position| {
+            batches.write_stamped(file, position, &headers)
         })?;
-        Ok(self.publish(&mut writer, &headers, now_ms, leader_epoch))
+        Ok(self.publish(&mut writer, active, &headers, now_ms, leader_epoch))
     }
 
     /// Appends batches that a leader has stamped, as they are. Sequences of
@@ -132,10 +132,10 @@ impl LogTablet {
             }
             expected = next_offset(header)?;
         }
-        self.write(&mut writer, batches.headers(), now_ms, |file, position| {
+        let active = self.write(&mut writer, batches.headers(), now_ms, |file, position| {
             batches.write(file, position)
         })?;
-        Ok(self.publish(&mut writer, batches.headers(), now_ms, leader_epoch))
+        Ok(self.publish(&mut writer, active, batches.headers(), now_ms, leader_epoch))
     }
 
     /// Seals the active segment if it has a batch; the next append begins a new
@@ -166,17 +166,16 @@ impl LogTablet {
         headers: &[BatchHeader],
         now_ms: i64,
         write: impl FnOnce(&dyn StorageFile, u64) -> std::io::Result<()>,
-    ) -> Result<(), LogError> {
+    ) -> Result<Arc<Segment>, LogError> {
         let bytes: u64 = headers.iter().map(|header| header.total_len as u64).sum();
         let end_offset = headers.last().map_or(0, BatchHeader::next_offset);
-        match self.active_segment() {
-            None => self.begin_segment(writer, now_ms)?,
-            Some(active) if self.is_full(&active, bytes, end_offset) => {
-                self.begin_segment(writer, now_ms)?;
+        let active = match self.active_segment() {
+            Some(active) if !self.is_full(&active, bytes, end_offset) => {
+                self.open_active(writer, &active)?;
+                active
             }
-            Some(active) => self.open_active(writer, &active)?,
-        }
-        let active = self.active_segment().expect("there is one now");
+            _ => self.begin_segment(writer, now_ms)?,
+        };
         let file = Arc::clone(writer.active_file.as_ref().expect("it is open now"));
         let position = active.size_bytes();
         let path = || self.dir.segment_path(active.base_offset());
@@ -189,7 +188,7 @@ impl LogTablet {
             writer.tail_dirty = file.set_len(position).is_err();
             return Err(LogError::io("append to", &path(), error));
         }
-        Ok(())
+        Ok(active)
     }
 
     fn is_full(&self, active: &Segment, bytes: u64, end_offset: i64) -> bool {
@@ -224,16 +223,12 @@ impl LogTablet {
         &self,
         writer: &mut MutexGuard<'_, Writer>,
         now_ms: i64,
-    ) -> Result<(), LogError> {
+    ) -> Result<Arc<Segment>, LogError> {
         let base_offset = self.end_offset();
         let path = self.dir.segment_path(base_offset);
         let sealed = self.active_segment();
         if sealed.is_none() {
-            let path = self.dir.path();
-            self.dir
-                .fs()
-                .create_dir_all(path)
-                .map_err(|error| LogError::io("create", path, error))?;
+            self.dir.create()?;
             writer.unsynced.dirs = UnsyncedDirs::Lineage;
         }
         let file = match self.dir.fs().create_new(&path) {
@@ -266,9 +261,10 @@ impl LogTablet {
             writer.tail_dirty = false;
         }
         let id = self.dir.resources.new_segment_id();
-        let segment = Segment::create(id, base_offset, self.config.index_interval_bytes);
+        let interval = self.config.index_interval_bytes;
+        let segment = Arc::new(Segment::create(id, base_offset, interval));
         self.dir.resources.handles.insert(id, Arc::clone(&file));
-        self.segments.write().push_back(Arc::new(segment));
+        self.segments.write().push_back(Arc::clone(&segment));
         if let Some(sealed) = sealed {
             sealed.seal(&self.dir);
         }
@@ -276,12 +272,13 @@ impl LogTablet {
         writer.unsynced.dirs = writer.unsynced.dirs.max(UnsyncedDirs::Bucket);
         writer.checkpoint.segments_since += 1;
         writer.checkpoint.touch(now_ms);
-        Ok(())
+        Ok(segment)
     }
 
     fn publish(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
+        active: Arc<Segment>,
         headers: &[BatchHeader],
         now_ms: i64,
         leader_epoch: LeaderEpoch,
@@ -296,7 +293,6 @@ impl LogTablet {
         );
         let bytes: u64 = headers.iter().map(|header| header.total_len as u64).sum();
 
-        let active = self.active_segment().expect("just written");
         active.extend(headers);
         self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
         for header in headers {
@@ -309,6 +305,7 @@ impl LogTablet {
         writer.checkpoint.bytes_since += bytes;
         writer.checkpoint.touch(now_ms);
         note_unsynced(writer, active);
+        self.appends_since_sync.fetch_add(1, Ordering::Relaxed);
         self.written_end.store(end_offset, Ordering::Release);
         Appended {
             base_offset,
@@ -351,15 +348,14 @@ fn next_offset(header: &BatchHeader) -> Result<i64, LogError> {
         .ok_or_else(|| LogError::InvalidAppend("offsets overflow".to_owned()))
 }
 
-/// The stamps of batches that get the offsets from `base_offset` on, and the
-/// headers as they will be stored.
+/// The headers of batches as they are stored: with the offsets from
+/// `base_offset` on, and what else a leader stamps.
 fn stamp(
     headers: &[BatchHeader],
     base_offset: i64,
     commit_timestamp_ms: i64,
     leader_epoch: LeaderEpoch,
-) -> Result<(Vec<LeaderStamp>, Vec<BatchHeader>), LogError> {
-    let mut stamps = Vec::with_capacity(headers.len());
+) -> Result<Vec<BatchHeader>, LogError> {
     let mut stamped = Vec::with_capacity(headers.len());
     let mut base_offset = base_offset;
     for header in headers {
@@ -369,13 +365,8 @@ fn stamp(
             leader_epoch: header.leader_epoch.map(|_| leader_epoch.0),
             ..*header
         };
-        stamps.push(LeaderStamp {
-            base_offset,
-            commit_timestamp_ms,
-            leader_epoch: leader_epoch.0,
-        });
         base_offset = next_offset(&header)?;
         stamped.push(header);
     }
-    Ok((stamps, stamped))
+    Ok(stamped)
 }

@@ -83,22 +83,18 @@ impl CheckedBatches {
         file.write_all_at(&mut [IoSlice::new(&self.bytes)], position)
     }
 
-    /// Writes the bytes with the fields of `stamps`, one per batch, in place of
-    /// those that arrived. Large batches are not copied.
+    /// Writes the bytes with what a leader stamps, taken from `stamped`, one
+    /// header per batch, in place of what arrived. Large batches are not copied.
     pub(crate) fn write_stamped(
         &self,
         file: &dyn StorageFile,
         position: u64,
-        stamps: &[LeaderStamp],
+        stamped: &[BatchHeader],
     ) -> io::Result<()> {
-        let prefixes: Vec<StampedPrefix> = stamps
-            .iter()
-            .zip(&self.headers)
-            .map(|(stamp, header)| stamp.prefix(header))
-            .collect();
         if self.bytes.len() / self.headers.len() <= COPY_BATCH_BYTES {
-            return self.write_copied(file, position, &prefixes);
+            return self.write_copied(file, position, stamped);
         }
+        let prefixes: Vec<StampedPrefix> = stamped.iter().map(prefix_of).collect();
         let mut slices = Vec::with_capacity(2 * prefixes.len());
         let mut start = 0;
         for (prefix, header) in prefixes.iter().zip(&self.headers) {
@@ -114,19 +110,31 @@ impl CheckedBatches {
         &self,
         file: &dyn StorageFile,
         position: u64,
-        prefixes: &[StampedPrefix],
+        stamped: &[BatchHeader],
     ) -> io::Result<()> {
         COPY_BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
             buffer.extend_from_slice(&self.bytes);
             let mut start = 0;
-            for (prefix, header) in prefixes.iter().zip(&self.headers) {
-                buffer[start..start + prefix.len()].copy_from_slice(prefix);
+            for header in stamped {
+                let prefix = prefix_of(header);
+                buffer[start..start + prefix.len()].copy_from_slice(&prefix);
                 start += header.total_len;
             }
             let result = file.write_all_at(&mut [IoSlice::new(buffer)], position);
-            buffer.shrink_to(KEPT_BUFFER_BYTES);
+            if buffer.capacity() > KEPT_BUFFER_BYTES {
+                *buffer = Vec::new();
+            }
             result
         })
     }
+}
+
+fn prefix_of(stamped: &BatchHeader) -> StampedPrefix {
+    let stamp = LeaderStamp {
+        base_offset: stamped.base_offset,
+        commit_timestamp_ms: stamped.commit_timestamp_ms,
+        leader_epoch: stamped.leader_epoch.unwrap_or(-1),
+    };
+    stamp.prefix(stamped)
 }

@@ -54,13 +54,18 @@ impl BucketDir {
         self.file(&format!("{base_offset:0NAME_DIGITS$}.index"))
     }
 
-    /// The directories whose entries lead to the files of this bucket, from its
-    /// own up to the data directory.
-    pub fn lineage(&self) -> impl Iterator<Item = &Path> {
-        let data_dir = &*self.resources.data_dir;
-        self.path
-            .ancestors()
-            .take_while(move |path| path.starts_with(data_dir))
+    /// Creates the directory with those above it.
+    pub fn create(&self) -> Result<(), LogError> {
+        self.resources
+            .dirs
+            .create(self.fs(), &self.resources.data_dir, &self.path)
+    }
+
+    /// Makes the directory's own entry, and those above it, durable.
+    pub fn sync_lineage(&self) -> Result<(), LogError> {
+        self.resources
+            .dirs
+            .sync(self.fs(), &self.resources.data_dir, &self.path)
     }
 
     /// Removes a file; that it is gone already is fine.

@@ -27,6 +27,7 @@ mod bucket_dir;
 mod checkpoint;
 mod config;
 mod cursor;
+mod dir_registry;
 mod durable_mark;
 mod epochs;
 mod error;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use mainstem_env::{FileSystem, HandleCache};
 use parking_lot::Mutex;
 
+use crate::dir_registry::DirRegistry;
 use crate::segment::Segment;
 
 /// Bytes that the indexes of sealed segments may take in memory, all tablets
@@ -21,6 +22,7 @@ pub struct LogResources {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) data_dir: PathBuf,
     pub(crate) handles: HandleCache,
+    pub(crate) dirs: DirRegistry,
     next_segment_id: AtomicU64,
     sealed_indexes: Mutex<SealedIndexes>,
 }
@@ -35,6 +37,7 @@ impl LogResources {
             fs,
             data_dir,
             handles: HandleCache::new(open_handles),
+            dirs: DirRegistry::default(),
             next_segment_id: AtomicU64::new(0),
             sealed_indexes: Mutex::default(),
         })

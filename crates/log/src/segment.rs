@@ -21,6 +21,9 @@ use crate::sparse_index::{Boundary, SparseIndex};
 
 /// Segments smaller than this get no index file: reading them whole is one read.
 const MIN_INDEXED_BYTES: u64 = 64 << 10;
+/// Of sealed segments smaller than this the index is not kept in memory: a
+/// look-up reads their headers at once, and there may be very many of them.
+const MIN_KEPT_BYTES: u64 = 4 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -136,12 +139,12 @@ impl Segment {
     /// costs a walk later.
     pub fn seal(&self, dir: &BucketDir) {
         self.mark_sealed();
-        if let Some(bytes) = self.encode_index() {
-            let path = dir.index_path(self.base_offset);
-            self.write_index(dir, &bytes).unwrap_or_else(|error| {
-                tracing::debug!(?path, %error, "index was not written");
-            });
+        if let Some(bytes) = self.encode_index()
+            && let Err(error) = self.write_index(dir, &bytes)
+        {
+            tracing::debug!(%error, "index was not written");
         }
+        *self.index.lock() = None;
     }
 
     /// The index as a file, if the segment has one loaded and deserves it.
@@ -195,19 +198,26 @@ impl Segment {
         dir: &BucketDir,
         look: impl FnOnce(&SparseIndex) -> T,
     ) -> Result<T, LogError> {
+        let sealed = self.sealed.load(Ordering::Acquire);
         let loaded_bytes;
         let seen = {
             let mut index = self.index.lock();
             match index.as_deref() {
                 Some(index) => return Ok(look(index)),
                 None => {
-                    let loaded = self.read_index(dir, true)?;
+                    let mut loaded = self.read_index(dir, true)?;
+                    if sealed {
+                        loaded.forget_recent();
+                        if loaded.end().position < MIN_KEPT_BYTES {
+                            return Ok(look(&loaded));
+                        }
+                    }
                     loaded_bytes = loaded.memory_bytes();
                     look(index.insert(Box::new(loaded)))
                 }
             }
         };
-        if self.sealed.load(Ordering::Acquire) {
+        if sealed {
             dir.resources.sealed_index_loaded(self, loaded_bytes);
         }
         Ok(seen)

@@ -107,6 +107,12 @@ impl SparseIndex {
         self.max_timestamp_ms
     }
 
+    /// Gives up the exact tail, when no more batches will come.
+    pub fn forget_recent(&mut self) {
+        self.recent = VecDeque::new();
+        self.entries.shrink_to_fit();
+    }
+
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.entries.capacity() * size_of::<IndexEntry>()
     }

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mainstem_env::StorageFile;
@@ -27,7 +27,12 @@ use crate::error::LogError;
 use crate::recovery::{self, RecoveryReport};
 use crate::resources::LogResources;
 use crate::segment::Segment;
+use crate::syncer::SyncSchedule;
 use crate::writers::{WriterStates, WrittenBatch};
+
+/// Threads of [`LogTablet::close_all`]: they wait for the disk, all for the same
+/// journal.
+const CLOSING_THREADS: usize = 32;
 
 /// Told when the durable end moves, outside of all locks of the tablet.
 pub trait DurabilityListener: Send + Sync {
@@ -54,8 +59,12 @@ pub struct LogTablet {
     pub(crate) disk_state: Mutex<()>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) listener: OnceLock<Arc<dyn DurabilityListener>>,
+    /// Appends that the next sync will cover.
+    pub(crate) appends_since_sync: AtomicU32,
+    /// Appends that the last sync covered.
+    pub(crate) last_group: AtomicU32,
     /// Owned by [`crate::Syncer`].
-    pub(crate) sync_schedule: AtomicU8,
+    pub(crate) schedule: SyncSchedule,
 }
 
 /// The part of a tablet that appends change.
@@ -227,7 +236,9 @@ impl LogTablet {
             disk_state: Mutex::new(()),
             writer: Mutex::new(writer),
             listener: OnceLock::new(),
-            sync_schedule: AtomicU8::new(0),
+            appends_since_sync: AtomicU32::new(0),
+            last_group: AtomicU32::new(0),
+            schedule: SyncSchedule::default(),
         };
         Ok((tablet, report))
     }
@@ -371,6 +382,29 @@ impl LogTablet {
         result
     }
 
+    /// Closes many logs, several at a time, so that a server with thousands of
+    /// them stops in a moment: the file system commits their syncs together.
+    /// Returns how many could not be synced.
+    pub fn close_all(tablets: &[Arc<Self>], now_ms: i64) -> usize {
+        let next = AtomicUsize::new(0);
+        let failed = AtomicUsize::new(0);
+        let close_some = || {
+            while let Some(tablet) = tablets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = tablet.close(now_ms) {
+                    tracing::error!(log = ?tablet.path(), %error, "log was not synced at its close");
+                    failed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..tablets.len().min(CLOSING_THREADS) {
+                scope.spawn(close_some);
+            }
+            close_some();
+        });
+        failed.into_inner()
+    }
+
     /// Removes the log with its directory: for a dropped table or a replica
     /// that moved away. The directories above stay.
     ///
@@ -392,6 +426,7 @@ impl LogTablet {
             self.dir.remove(&entry.name)?;
         }
         let path = self.dir.path();
+        self.dir.resources.dirs.forget(path);
         self.dir
             .fs()
             .remove_dir(path)

@@ -119,14 +119,8 @@ impl LogTablet {
         writer: &mut MutexGuard<'_, Writer>,
         offset: i64,
     ) -> Result<(), LogError> {
-        let dir = self.dir.path();
-        let fs = self.dir.fs();
-        fs.create_dir_all(dir)
-            .map_err(|error| LogError::io("create", dir, error))?;
-        for path in self.dir.lineage() {
-            fs.sync_dir(path)
-                .map_err(|error| LogError::io("sync", path, error))?;
-        }
+        self.dir.create()?;
+        self.dir.sync_lineage()?;
         let segments: Vec<Arc<Segment>> = self.segments.read().iter().cloned().collect();
         let first_base = segments.first().map_or(offset, |first| first.base_offset());
         // While segments go, nothing is promised of them. The mark stays there:

@@ -90,25 +90,29 @@ impl Disk {
         disk
     }
 
+    pub fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        if self.dir(parent)?.live.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.begin_entry_change()?;
+        let inode = self.add_inode(Inode::Dir(DirNode::default()));
+        self.dir_mut(parent)?
+            .change(DirChange::Link { name, inode });
+        self.trace.push(Operation::CreateDir(path.to_owned()));
+        Ok(())
+    }
+
     pub fn create_dir_all(&mut self, path: &Path) -> io::Result<()> {
-        let mut parent = ROOT;
         let mut so_far = PathBuf::from("/");
         for name in names(path)? {
             so_far.push(name);
-            parent = match self.dir(parent)?.live.get(name).copied() {
-                Some(inode) => inode,
-                None => {
-                    self.begin_entry_change()?;
-                    let inode = self.add_inode(Inode::Dir(DirNode::default()));
-                    let name = name.to_owned();
-                    self.dir_mut(parent)?
-                        .change(DirChange::Link { name, inode });
-                    self.trace.push(Operation::CreateDir(so_far.clone()));
-                    inode
-                }
-            };
+            match self.create_dir(&so_far) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
         }
-        self.dir(parent).map(drop)
+        self.dir(self.lookup(path)?).map(drop)
     }
 
     pub fn create_new(&mut self, path: &Path) -> io::Result<InodeNumber> {

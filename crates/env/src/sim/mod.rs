@@ -149,6 +149,10 @@ impl SimFileSystem {
 }
 
 impl FileSystem for SimFileSystem {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.lock().create_dir(path)
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.disk.lock().create_dir_all(path)
     }
