@@ -87,6 +87,24 @@ impl Syncer {
         }
     }
 
+    /// A syncer without threads, for simulations: what is asked for waits until
+    /// [`run_next`](Self::run_next) is called.
+    #[must_use]
+    pub fn simulated(clock: Arc<dyn Clock>) -> Self {
+        let mut syncer = Self::new(1, clock);
+        syncer.max_threads = 0;
+        syncer
+    }
+
+    /// Runs the sync that was asked for first, on the caller's thread. False if
+    /// there is none.
+    pub fn run_next(&self) -> bool {
+        let next = self.pool.queue.lock().tablets.pop_front();
+        let Some(tablet) = next else { return false };
+        self.pool.sync(tablet);
+        true
+    }
+
     /// Asks for a sync that covers everything appended to `tablet` so far. Never
     /// blocks; the tablet's listener is told of the result.
     pub fn request(&self, tablet: &Arc<LogTablet>) {
@@ -146,9 +164,14 @@ impl Drop for Syncer {
     fn drop(&mut self) {
         self.pool.queue.lock().stopping = true;
         self.pool.wake.notify_all();
+        let here = std::thread::current().id();
         for thread in self.threads.get_mut().drain(..) {
-            // A panic has been printed by its thread.
-            let _ = thread.join();
+            // A listener may hold the last reference for a moment: then this is
+            // one of the threads, which cannot wait for itself.
+            if thread.thread().id() != here {
+                // A panic has been printed by its thread.
+                let _ = thread.join();
+            }
         }
     }
 }

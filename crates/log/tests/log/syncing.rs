@@ -279,6 +279,50 @@ fn what_was_queued_is_synced_before_the_syncer_ends() {
 }
 
 #[test]
+fn a_simulated_syncer_works_only_when_told() {
+    let fs = disk(1);
+    let syncer = Syncer::simulated(Arc::new(ManualClock::new(0)));
+    let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();
+    append(&tablet, &[plain(1, 5)], 0).unwrap();
+    syncer.request(&tablet);
+    syncer.request(&tablet);
+    assert_eq!((tablet.durable_end_offset(), syncer.thread_count()), (0, 0));
+    assert!(syncer.run_next());
+    assert_eq!(tablet.durable_end_offset(), 1);
+    assert!(!syncer.run_next());
+}
+
+/// Holds the syncer, as a server's replica does.
+struct Owner(Mutex<Option<Arc<Syncer>>>);
+
+impl DurabilityListener for Owner {
+    fn durable_end_moved(&self, _: i64) {
+        self.0.lock().take();
+    }
+
+    fn storage_failed(&self, _: &LogError) {}
+}
+
+#[test]
+fn a_syncer_that_is_dropped_by_its_own_thread_does_not_wait_for_itself() {
+    let fs = disk(1);
+    let syncer = Arc::new(Syncer::new(1, Arc::new(ManualClock::new(0))));
+    let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();
+    let owner = Arc::new(Owner(Mutex::new(Some(Arc::clone(&syncer)))));
+    assert!(tablet.set_listener(owner.clone()).is_ok());
+    append(&tablet, &[plain(1, 5)], 0).unwrap();
+    syncer.request(&tablet);
+    drop(syncer);
+    while owner.0.lock().is_some() {
+        std::thread::yield_now();
+    }
+    // The thread goes on to its end: it lets the tablet go.
+    while Arc::strong_count(&tablet) > 1 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_failure_in_the_syncer_is_told_and_other_logs_go_on() {
     let fs = SimFileSystem::new(1);
     mainstem_env::FileSystem::create_dir_all(&fs, Path::new("/data")).unwrap();
