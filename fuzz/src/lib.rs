@@ -295,7 +295,7 @@ pub fn predicate(data: &[u8]) {
 
 fn any_predicate(bytes: &mut &[u8], depth: usize) -> Predicate {
     let kind = next(bytes);
-    if depth < 8 && kind % 4 == 0 {
+    if depth < 8 && kind.is_multiple_of(4) {
         let children = (0..next(bytes) % 4)
             .map(|_| any_predicate(bytes, depth + 1))
             .collect();

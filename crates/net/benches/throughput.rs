@@ -98,7 +98,7 @@ impl Workload {
         let (cpu, wall) = match self {
             Workload::Floor(server) => {
                 let server = *server;
-                run_floor(move |stream| server(stream), send_all)
+                run_floor(server, send_all)
             }
             Workload::FileFloor(server) => {
                 let (server, file) = (*server, Arc::clone(file));
@@ -168,7 +168,7 @@ fn run_server(
     client: fn(SocketAddr),
 ) -> (f64, f64) {
     let shutdown = CancellationToken::new();
-    let (ready, address) = mpsc::channel();
+    let (ready, address) = mpsc::sync_channel(1);
     let server = thread::spawn({
         let shutdown = shutdown.clone();
         move || {

@@ -224,8 +224,9 @@ impl Connection {
 
     async fn run(&mut self) -> End {
         let shared = Arc::clone(&self.shared);
-        let stop = shared.stop.cancelled();
-        let kill = shared.kill.cancelled();
+        // Tokens of its own: polling one takes a lock.
+        let stop = shared.stop.child_token().cancelled_owned();
+        let kill = shared.kill.child_token().cancelled_owned();
         let mut activity = Activity::new(shared.max_idle);
         let check_idle = sleep(activity.period());
         tokio::pin!(stop, kill, check_idle);
@@ -244,8 +245,8 @@ impl Connection {
             let rechecks = admission == Admission::WaitForOthers || !self.out.is_empty();
             tokio::select! {
                 biased;
-                () = &mut kill => return End::Stopped,
                 () = &mut stop, if !stopping => stopping = true,
+                () = &mut kill, if stopping => return End::Stopped,
                 Some(first) = self.in_flight.next(), if !self.in_flight.is_empty() => {
                     self.answer(first);
                     while let Some(Some(next)) = self.in_flight.next().now_or_never() {
@@ -269,7 +270,7 @@ impl Connection {
                     Ok(None) => return End::Peer,
                     Err(error) => return End::Read(error),
                 },
-                () = sleep(recheck), if rechecks => {
+                () = pause(recheck), if rechecks => {
                     if self.out.blocked() > BLOCKED_MAX
                         && shared.stats.admission.is_short_of_response_memory()
                     {
@@ -531,6 +532,11 @@ impl Connection {
         // The peer may be gone, or may not care; there is nothing to do about it.
         let _ = tokio::time::timeout(LINGER, farewell).await;
     }
+}
+
+/// [`sleep`] that costs nothing until it is polled.
+async fn pause(duration: Duration) {
+    sleep(duration).await;
 }
 
 /// Waits until the held request may go on; the permit if it needs one.

@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::sync::Arc;
+
+use mainstem_net::{RequestObserver, RequestOutcome, ServerOptions};
+
 use mainstem_protocol::decode;
 use mainstem_protocol::messages::{ApiVersionsResponse, ListDatabasesResponse};
 use support::*;
@@ -240,4 +244,52 @@ async fn a_panic_is_an_error_and_the_connection_survives() {
     }
     client.assert_usable().await;
     assert_eq!(server.stats.panics(), 2);
+}
+
+#[derive(Default)]
+struct Outcomes(parking_lot::Mutex<Vec<RequestOutcome>>);
+
+impl RequestObserver for Outcomes {
+    fn on_request(&self, outcome: &RequestOutcome) {
+        self.0.lock().push(outcome.clone());
+    }
+}
+
+#[tokio::test]
+async fn every_answer_of_the_service_is_observed_once_it_is_sent() {
+    let outcomes = Arc::new(Outcomes::default());
+    let server = TestServer::with_observer(ServerOptions::default(), outcomes.clone());
+    let mut client = server.connect().await;
+    client.assert_usable().await;
+    assert_eq!(
+        client
+            .code(&frame(DATABASE_EXISTS, 0, 1, b"\x0A\x01a"))
+            .await,
+        0
+    );
+    assert_eq!(client.code(&frame(DATABASE_EXISTS, 0, 1, b"")).await, 2);
+    client.send(&frame(LONG_POLL, 0, 1, b"poll")).await;
+    until("it waits", || server.service.waiting_polls() == 1).await;
+    server.service.open_gate();
+    client.receive().await;
+    until("all are told", || outcomes.0.lock().len() == 3).await;
+    let seen: Vec<_> = outcomes
+        .0
+        .lock()
+        .iter()
+        .map(|seen| {
+            (
+                seen.api_key,
+                seen.error_code,
+                seen.request_bytes,
+                seen.response_bytes,
+            )
+        })
+        .collect();
+    assert_eq!(seen[0], (DATABASE_EXISTS, None, 3, 9 + 2));
+    assert_eq!(
+        (seen[1].0, seen[1].1, seen[1].2),
+        (DATABASE_EXISTS, Some(2), 0)
+    );
+    assert_eq!(seen[2], (LONG_POLL, None, 4, 9 + 4));
 }

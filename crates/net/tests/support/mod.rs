@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use mainstem_net::{
-    BoundServer, Listener, PasswordMap, Reply, Request, Response, SecurityProtocol, Segment,
-    ServerOptions, ServerStats, Service, Session,
+    BoundServer, Listener, PasswordMap, Reply, Request, RequestObserver, RequestOutcome, Response,
+    SecurityProtocol, Segment, ServerOptions, ServerStats, Service, Session,
 };
 use mainstem_protocol::messages::{
     ApiVersionsRequest, AuthenticateRequest, DatabaseExistsRequest, DatabaseExistsResponse,
@@ -171,6 +171,12 @@ impl Service for TestService {
     }
 }
 
+struct NoObserver;
+
+impl RequestObserver for NoObserver {
+    fn on_request(&self, _outcome: &RequestOutcome) {}
+}
+
 pub struct TestServer {
     pub service: Arc<TestService>,
     pub stats: Arc<ServerStats>,
@@ -186,6 +192,10 @@ impl TestServer {
     }
 
     pub fn with_options(options: ServerOptions) -> Self {
+        Self::with_observer(options, Arc::new(NoObserver))
+    }
+
+    pub fn with_observer(options: ServerOptions, observer: Arc<dyn RequestObserver>) -> Self {
         let listener = |name: &str, protocol| Listener {
             name: name.to_owned(),
             address: "127.0.0.1:0".parse().unwrap(),
@@ -202,7 +212,8 @@ impl TestServer {
         ]);
         let server = BoundServer::bind(listeners, options)
             .unwrap()
-            .with_credentials(Arc::new(PasswordMap::new(users)));
+            .with_credentials(Arc::new(PasswordMap::new(users)))
+            .with_observer(observer);
         let addresses = server.addresses();
         assert_eq!(addresses[0].0, "PLAIN_LISTENER");
         let service = Arc::new(TestService::default());
