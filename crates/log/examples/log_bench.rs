@@ -292,7 +292,7 @@ fn opens(root: &Path) {
         for _ in 0..100 {
             tablet.append_as_leader(&one, 0, EPOCH).expect("appended");
         }
-        tablet.release_idle_handles();
+        tablet.release_idle_handles(0, 0);
     }
     drop(tablets);
     let tablets = open_all("after kill -9, no checkpoint");

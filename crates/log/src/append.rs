@@ -302,6 +302,7 @@ impl LogTablet {
         if writer.epochs.assign(leader_epoch, base_offset) {
             writer.checkpoint.urgent = true;
         }
+        writer.last_append_ms = now_ms;
         writer.checkpoint.bytes_since += bytes;
         writer.checkpoint.touch(now_ms);
         note_unsynced(writer, active);

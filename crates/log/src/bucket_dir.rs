@@ -51,7 +51,7 @@ impl BucketDir {
     }
 
     pub fn index_path(&self, base_offset: i64) -> PathBuf {
-        self.file(&format!("{base_offset:0NAME_DIGITS$}.index"))
+        self.file(&index_name(base_offset))
     }
 
     /// Creates the directory with those above it.
@@ -131,6 +131,10 @@ impl BucketDir {
 
 pub(crate) fn segment_name(base_offset: i64) -> String {
     format!("{base_offset:0NAME_DIGITS$}.log")
+}
+
+pub(crate) fn index_name(base_offset: i64) -> String {
+    format!("{base_offset:0NAME_DIGITS$}.index")
 }
 
 /// The base offset of a file name with this ending, `None` for other names.

@@ -13,7 +13,7 @@ use mainstem_env::{OpenMode, StorageFile};
 use mainstem_format::header::BatchHeader;
 use parking_lot::Mutex;
 
-use crate::bucket_dir::BucketDir;
+use crate::bucket_dir::{BucketDir, index_name};
 use crate::error::LogError;
 use crate::header_reader::{HeaderReader, WalkError};
 use crate::index_file;
@@ -157,12 +157,8 @@ impl Segment {
     }
 
     pub fn write_index(&self, dir: &BucketDir, bytes: &[u8]) -> Result<(), LogError> {
-        let path = dir.index_path(self.base_offset);
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        dir.write_small(name, bytes).map(drop)
+        dir.write_small(&index_name(self.base_offset), bytes)
+            .map(drop)
     }
 
     pub fn unload_index(&self) {
@@ -198,52 +194,63 @@ impl Segment {
         dir: &BucketDir,
         look: impl FnOnce(&SparseIndex) -> T,
     ) -> Result<T, LogError> {
-        let sealed = self.sealed.load(Ordering::Acquire);
-        let loaded_bytes;
-        let seen = {
-            let mut index = self.index.lock();
-            match index.as_deref() {
-                Some(index) => return Ok(look(index)),
-                None => {
-                    let mut loaded = self.read_index(dir, true)?;
-                    if sealed {
-                        loaded.forget_recent();
-                        if loaded.end().position < MIN_KEPT_BYTES {
-                            return Ok(look(&loaded));
-                        }
-                    }
-                    loaded_bytes = loaded.memory_bytes();
-                    look(index.insert(Box::new(loaded)))
-                }
-            }
-        };
-        if sealed {
-            dir.resources.sealed_index_loaded(self, loaded_bytes);
+        let mut index = self.index.lock();
+        if let Some(index) = index.as_deref() {
+            return Ok(look(index));
         }
+        let mut loaded = self.read_index(dir)?;
+        // Read under the lock: sealing unloads the index afterwards.
+        if !self.sealed.load(Ordering::Acquire) {
+            return Ok(look(index.insert(Box::new(loaded))));
+        }
+        loaded.forget_recent();
+        if loaded.end().position < MIN_KEPT_BYTES {
+            return Ok(look(&loaded));
+        }
+        let bytes = loaded.memory_bytes();
+        let seen = look(index.insert(Box::new(loaded)));
+        drop(index);
+        dir.resources.sealed_index_loaded(self, bytes);
         Ok(seen)
     }
 
-    /// The index from its file, if `use_file`, completed by a walk over the
-    /// headers that it does not cover.
-    fn read_index(&self, dir: &BucketDir, use_file: bool) -> Result<SparseIndex, LogError> {
+    /// The index from its file as far as that goes, completed by a walk over the
+    /// other headers; by a walk alone when the file does not fit the segment.
+    fn read_index(&self, dir: &BucketDir) -> Result<SparseIndex, LogError> {
         let end = self.end();
-        let mut index = None;
-        if use_file && end.position >= MIN_INDEXED_BYTES {
-            let path = dir.index_path(self.base_offset);
-            let name = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .unwrap_or_default();
-            index = dir
-                .read_small(name, index_file::MAX_INDEX_FILE_LEN)?
+        if end.position >= MIN_INDEXED_BYTES {
+            let stored = dir
+                .read_small(
+                    &index_name(self.base_offset),
+                    index_file::MAX_INDEX_FILE_LEN,
+                )?
                 .and_then(|bytes| index_file::decode(&bytes, self.base_offset))
                 .filter(|index| {
                     let covered = index.end();
                     covered.position <= end.position && covered.offset <= end.offset
                 });
+            if let Some(stored) = stored {
+                match self.complete_index(dir, stored, end) {
+                    Err(LogError::Damaged { .. }) => {}
+                    result => return result,
+                }
+            }
         }
-        let mut index =
-            index.unwrap_or_else(|| SparseIndex::new(self.base_offset, self.index_interval_bytes));
+        self.walk_index(dir, end)
+    }
+
+    /// An index made without its file.
+    fn walk_index(&self, dir: &BucketDir, end: Boundary) -> Result<SparseIndex, LogError> {
+        let empty = SparseIndex::new(self.base_offset, self.index_interval_bytes);
+        self.complete_index(dir, empty, end)
+    }
+
+    fn complete_index(
+        &self,
+        dir: &BucketDir,
+        mut index: SparseIndex,
+        end: Boundary,
+    ) -> Result<SparseIndex, LogError> {
         if index.end().position < end.position {
             let mut reader = HeaderReader::new(self.open(dir)?, index.end(), end.position);
             loop {
@@ -256,15 +263,13 @@ impl Segment {
             }
         }
         if index.end() != end {
-            return Err(LogError::damaged(
-                dir.segment_path(self.base_offset),
-                index.end().position,
-                format!(
-                    "the batches end at offset {} instead of {}",
-                    index.end().offset,
-                    end.offset
-                ),
-            ));
+            let reason = format!(
+                "the batches end at offset {} instead of {}",
+                index.end().offset,
+                end.offset
+            );
+            let path = dir.segment_path(self.base_offset);
+            return Err(LogError::damaged(path, index.end().position, reason));
         }
         self.mark_checked();
         Ok(index)
@@ -362,7 +367,12 @@ impl Segment {
                 }
             };
             match walked {
-                Ok(at) => return Ok(at),
+                Ok(at) => {
+                    if let Some(index) = self.index.lock().as_deref_mut() {
+                        index.remember(at);
+                    }
+                    return Ok(at);
+                }
                 Err((at, error)) => {
                     if rebuilt || at != start || start.position == 0 {
                         return Err(self.walk_error(dir, at.position, error));
@@ -372,7 +382,7 @@ impl Segment {
                         "index does not fit its segment, rebuilding it"
                     );
                     let mut index = self.index.lock();
-                    *index = Some(Box::new(self.read_index(dir, false)?));
+                    *index = Some(Box::new(self.walk_index(dir, self.end())?));
                     rebuilt = true;
                 }
             }

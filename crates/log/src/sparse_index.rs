@@ -13,6 +13,9 @@ use mainstem_format::header::BatchHeader;
 pub(crate) const MAX_ENTRIES: usize = 8192;
 /// Batches at the tail that are kept exactly.
 const RECENT_BATCHES: usize = 32;
+/// Boundaries kept that were found by walking: a reader that goes on where its
+/// last read ended finds it here.
+const FOUND_BOUNDARIES: usize = 4;
 
 /// A batch boundary: where a batch begins, or where the last one ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,9 @@ pub(crate) struct SparseIndex {
     interval_bytes: u32,
     entries: Vec<IndexEntry>,
     recent: VecDeque<Boundary>,
+    /// The latest boundaries found, in no order.
+    found: [Boundary; FOUND_BOUNDARIES],
+    next_found: usize,
     /// The index covers the batches in front of this.
     end: Boundary,
     max_timestamp_ms: i64,
@@ -44,15 +50,18 @@ pub(crate) struct SparseIndex {
 
 impl SparseIndex {
     pub fn new(base_offset: i64, interval_bytes: u32) -> Self {
+        let start = Boundary {
+            offset: base_offset,
+            position: 0,
+        };
         Self {
             base_offset,
             interval_bytes: interval_bytes.max(1),
             entries: Vec::new(),
             recent: VecDeque::new(),
-            end: Boundary {
-                offset: base_offset,
-                position: 0,
-            },
+            found: [start; FOUND_BOUNDARIES],
+            next_found: 0,
+            end: start,
             max_timestamp_ms: i64::MIN,
         }
     }
@@ -76,12 +85,11 @@ impl SparseIndex {
         });
         let fits = entries.len() <= MAX_ENTRIES && end.offset >= base_offset && interval_bytes > 0;
         (ascending && inside && fits).then(|| Self {
-            base_offset,
             interval_bytes,
             entries,
-            recent: VecDeque::new(),
             end,
             max_timestamp_ms,
+            ..Self::new(base_offset, interval_bytes)
         })
     }
 
@@ -176,6 +184,14 @@ impl SparseIndex {
         }
     }
 
+    /// Keeps a boundary that was found by walking.
+    pub fn remember(&mut self, boundary: Boundary) {
+        if boundary.position <= self.end.position {
+            self.found[self.next_found] = boundary;
+            self.next_found = (self.next_found + 1) % FOUND_BOUNDARIES;
+        }
+    }
+
     /// The last known boundary of which `is_before` holds, which must hold for
     /// all smaller ones as well; the start of the segment if for none.
     fn floor(&self, is_before: impl Fn(Boundary) -> bool) -> Boundary {
@@ -189,10 +205,22 @@ impl SparseIndex {
         let entries = self
             .entries
             .partition_point(|entry| is_before(self.boundary(entry)));
-        match entries {
+        let indexed = match entries {
             0 => self.start(),
             count => self.boundary(&self.entries[count - 1]),
-        }
+        };
+        let found = self
+            .found
+            .iter()
+            .copied()
+            .filter(|boundary| is_before(*boundary));
+        found.fold(indexed, |last, boundary| {
+            if boundary.position > last.position {
+                boundary
+            } else {
+                last
+            }
+        })
     }
 
     /// The last known boundary with an offset of at most `offset`.

@@ -73,6 +73,8 @@ pub(crate) struct Writer {
     pub health: Health,
     /// The last segment's file, open for writing.
     pub active_file: Option<Arc<dyn StorageFile>>,
+    /// When something was appended last, by the caller's clock.
+    pub last_append_ms: i64,
     /// A failed write may have left bytes behind the visible end.
     pub tail_dirty: bool,
     /// Largest commit timestamp in the log; `i64::MIN` when empty.
@@ -212,6 +214,7 @@ impl LogTablet {
         let writer = Writer {
             health,
             active_file: None,
+            last_append_ms: now_ms,
             tail_dirty: false,
             max_timestamp_ms: recovered.max_timestamp_ms,
             writers: recovered.writers,
@@ -356,11 +359,17 @@ impl LogTablet {
             .remove_expired(now_ms, self.config.writer_expiration_ms)
     }
 
-    /// Closes the files of a log that is not being written at the moment. They
-    /// are opened again when needed.
-    pub fn release_idle_handles(&self) {
+    /// Closes the files of a log to which nothing was appended for `idle_ms`, and
+    /// which is synced as far as it asks. They are opened again when needed.
+    /// Call it from time to time, so that open files follow the buckets that are
+    /// written, not all there are.
+    pub fn release_idle_handles(&self, now_ms: i64, idle_ms: i64) {
         let mut writer = self.writer.lock();
-        if writer.unsynced.segments.is_empty() && !writer.tail_dirty {
+        let idle = !(0..idle_ms).contains(&(now_ms - writer.last_append_ms));
+        if idle && !writer.tail_dirty && !self.sync_wanted(&writer, now_ms) {
+            for unsynced in &mut writer.unsynced.segments {
+                unsynced.file = None;
+            }
             writer.active_file = None;
             writer.mark.close();
         }

@@ -20,6 +20,46 @@ fn an_empty_log_has_no_file_until_the_first_append() {
 }
 
 #[test]
+fn an_empty_log_takes_less_than_a_kibibyte() {
+    // Its only allocation is the path.
+    assert!(size_of::<mainstem_log::LogTablet>() + DIR.len() < 1_024);
+}
+
+#[test]
+fn files_of_an_idle_log_are_closed_and_opened_again_when_needed() {
+    let fs = disk(1);
+    let resources =
+        mainstem_log::LogResources::new(std::sync::Arc::new(fs.clone()), "/data".into(), 1);
+    let open = |number| {
+        let dir = format!("/data/log-{number}").into();
+        let config = std::sync::Arc::new(LogConfig::default());
+        mainstem_log::LogTablet::open(std::sync::Arc::clone(&resources), dir, config, 0)
+            .unwrap()
+            .0
+    };
+    let tablets: Vec<_> = (0..10).map(open).collect();
+    for tablet in &tablets {
+        append(tablet, &[plain(1, 5)], 5_000).unwrap();
+        tablet.release_idle_handles(9_000, 0);
+        tablet.sync(5_000).unwrap();
+    }
+    assert!(fs.open_handles() >= 20, "not synced, then in use");
+    for tablet in &tablets {
+        tablet.release_idle_handles(5_900, 1_000);
+    }
+    assert!(fs.open_handles() >= 20, "in use");
+    for tablet in &tablets {
+        tablet.release_idle_handles(6_000, 1_000);
+    }
+    // The cache of read handles holds one.
+    assert_eq!(fs.open_handles(), 1);
+    for tablet in &tablets {
+        append(tablet, &[plain(1, 5)], 7_000).unwrap();
+        assert_eq!(tablet.sync(7_000).unwrap(), 2);
+    }
+}
+
+#[test]
 fn a_leader_gives_dense_offsets_and_one_timestamp_that_never_goes_back() {
     let fs = disk(1);
     let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();

@@ -1,6 +1,7 @@
 //! The log on a simulated disk: what it promises, under every crash and fault.
 
 mod appending;
+mod concurrent;
 mod crash;
 mod cutting;
 mod faults;
