@@ -8,8 +8,8 @@
 //! the benchmark sends, and trusts them. The offset of a fetch is a position in
 //! the bucket's file, and the answer its bytes without a message around them.
 
-use std::fs::{File, OpenOptions};
-use std::io::{IoSlice, Read, Write};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -27,9 +27,6 @@ const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Options of `mainstem bench floor`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct FloorArguments {
-    /// Address to listen on; port 0 takes a free one, which is printed.
-    #[arg(long, default_value = "127.0.0.1:0")]
-    listen: String,
     /// Directory for the bucket files.
     #[arg(long)]
     dir: PathBuf,
@@ -44,10 +41,10 @@ struct Bucket {
     to_sync: Option<SyncSender<(i32, Arc<TcpStream>)>>,
 }
 
-/// Runs until it is killed.
+/// Prints its address, which has a free port, and runs until it is killed.
 pub fn run(arguments: &FloorArguments) -> Result<()> {
     std::fs::create_dir_all(&arguments.dir)?;
-    let listener = TcpListener::bind(&arguments.listen)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);
     let open = |id| open_bucket(&arguments.dir, id, arguments.fsync);
     let buckets: Arc<Vec<Bucket>> = Arc::new((0..BUCKETS).map(open).collect::<Result<_>>()?);
@@ -63,25 +60,15 @@ pub fn run(arguments: &FloorArguments) -> Result<()> {
 
 fn open_bucket(dir: &Path, id: usize, fsync: bool) -> Result<Bucket> {
     let path = dir.join(format!("{id}.log"));
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .read(true)
-        .write(true)
-        .open(&path)?;
-    let to_sync = if fsync {
-        let (to_sync, waiting) = sync_channel(WAITING_MAX);
-        let synced = file.try_clone()?;
+    let file = File::create_new(path)?;
+    let (to_sync, waiting) = sync_channel(WAITING_MAX);
+    let synced = file.try_clone()?;
+    let to_sync = fsync.then(|| {
         std::thread::spawn(move || sync_loop(&synced, &waiting));
-        Some(to_sync)
-    } else {
-        None
-    };
-    Ok(Bucket {
-        file,
-        end: Mutex::new(0),
-        to_sync,
-    })
+        to_sync
+    });
+    let end = Mutex::new(0);
+    Ok(Bucket { file, end, to_sync })
 }
 
 /// One sync after the other; each answers all whose bytes were written before it.
@@ -98,42 +85,33 @@ fn sync_loop(file: &File, waiting: &Receiver<(i32, Arc<TcpStream>)>) -> Result<(
 
 fn serve(mut stream: &TcpStream, buckets: &[Bucket]) -> Result<()> {
     let shared = Arc::new(stream.try_clone()?);
-    let (mut frame, mut page) = (Vec::new(), Vec::new());
+    let (mut message, mut page) = (Vec::new(), Vec::new());
     loop {
-        let mut length = [0; 4];
-        stream.read_exact(&mut length)?;
-        let length = u32::from_be_bytes(length) as usize;
-        ensure!(
-            (8..=FRAME_BYTES_MAX).contains(&length),
-            "a frame of {length} bytes"
-        );
-        frame.resize(length, 0);
-        stream.read_exact(&mut frame)?;
-        let api_key = i16::from_be_bytes([frame[0], frame[1]]);
-        let request_id = i32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]]);
-        if api_key == PRODUCE_LOG {
-            let bucket = append(&frame[8..], buckets).context("ProduceLog")??;
+        let mut header = [0; 12];
+        stream.read_exact(&mut header)?;
+        let [l0, l1, l2, l3, k0, k1, _, _, i0, i1, i2, i3] = header;
+        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
+        let request_id = i32::from_be_bytes([i0, i1, i2, i3]);
+        ensure!((8..=FRAME_BYTES_MAX).contains(&length), "{length} bytes");
+        message.resize(length - 8, 0);
+        stream.read_exact(&mut message)?;
+        if i16::from_be_bytes([k0, k1]) == PRODUCE_LOG {
+            let bucket = append(&message, buckets).context("ProduceLog")?;
             match &bucket.to_sync {
                 Some(to_sync) => to_sync.send((request_id, shared.clone()))?,
                 None => reply_produce(&shared, request_id)?,
             }
         } else {
-            page.clear();
-            read(&frame[8..], buckets, &mut page).context("FetchLog")??;
-            let mut header = u32::try_from(page.len() + 5)?.to_be_bytes().to_vec();
-            header.push(0);
-            header.extend_from_slice(&request_id.to_be_bytes());
-            let mut parts = &mut [IoSlice::new(&header), IoSlice::new(&page)][..];
-            while !parts.is_empty() {
-                let written = stream.write_vectored(parts)?;
-                IoSlice::advance_slices(&mut parts, written);
-            }
+            let end = read(&message, buckets, &mut page).context("FetchLog")?;
+            page[..4].copy_from_slice(&u32::try_from(end - 4)?.to_be_bytes());
+            page[5..9].copy_from_slice(&request_id.to_be_bytes());
+            stream.write_all(&page[..end])?;
         }
     }
 }
 
-/// `None` if the message is not as the benchmark writes it.
-fn append<'a>(message: &[u8], buckets: &'a [Bucket]) -> Option<Result<&'a Bucket>> {
+/// `None` if the message is not as the benchmark writes it, or the disk fails.
+fn append<'a>(message: &[u8], buckets: &'a [Bucket]) -> Option<&'a Bucket> {
     let entry = Fields(message).bytes(4)?;
     let bucket = buckets.get(usize::try_from(Fields(entry).integer(2)?).ok()?)?;
     let records = Fields(entry).bytes(3)?;
@@ -143,27 +121,29 @@ fn append<'a>(message: &[u8], buckets: &'a [Bucket]) -> Option<Result<&'a Bucket
         return None;
     }
     let mut end = bucket.end.lock().ok()?;
-    let written = bucket.file.write_all_at(records, *end);
+    bucket.file.write_all_at(records, *end).ok()?;
     *end += records.len() as u64;
-    Some(written.map(|()| bucket).map_err(Into::into))
+    Some(bucket)
 }
 
-/// Appends the bytes of all buckets of the request to `page`.
-fn read(message: &[u8], buckets: &[Bucket], page: &mut Vec<u8>) -> Option<Result<()>> {
+/// Writes the bytes of all buckets of the request into `page`, behind room for
+/// the header; returns their end.
+fn read(message: &[u8], buckets: &[Bucket], page: &mut Vec<u8>) -> Option<usize> {
+    let mut end = 9;
     for (_, _, entry) in Fields(Fields(message).bytes(3)?).filter(|field| field.0 == 4) {
         let bucket = buckets.get(usize::try_from(Fields(entry).integer(2)?).ok()?)?;
         let position = Fields(entry).integer(3)?;
         let readable = bucket.end.lock().ok()?.checked_sub(position)?;
-        let count = readable
-            .min(Fields(entry).integer(4)?)
-            .min(FRAME_BYTES_MAX as u64);
-        let start = page.len();
-        page.resize(start + usize::try_from(count).ok()?, 0);
-        if let Err(error) = bucket.file.read_exact_at(&mut page[start..], position) {
-            return Some(Err(error.into()));
-        }
+        let start = end;
+        end += usize::try_from(readable.min(Fields(entry).integer(4)?)).ok()?;
+        // It only grows: nothing is cleared for what is overwritten.
+        page.resize(page.len().max(end), 0);
+        bucket
+            .file
+            .read_exact_at(&mut page[start..end], position)
+            .ok()?;
     }
-    Some(Ok(()))
+    Some(end)
 }
 
 fn reply_produce(mut stream: &TcpStream, request_id: i32) -> Result<()> {

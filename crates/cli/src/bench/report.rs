@@ -94,6 +94,11 @@ pub fn markdown(reports: &[Report]) -> String {
             ));
         }
     }
+    for report in reports {
+        for remark in &report.remarks {
+            out.push_str(&format!("\n{}: {remark}\n", report.name));
+        }
+    }
     out
 }
 

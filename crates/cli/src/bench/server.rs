@@ -38,7 +38,6 @@ impl Durability {
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
-    ready_after: Duration,
     /// Open as long as the process runs: it may go on printing.
     _stdout: BufReader<ChildStdout>,
 }
@@ -70,7 +69,6 @@ impl ServerProcess {
 
     fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let errors = File::create(log).with_context(|| format!("create {}", log.display()))?;
-        let begin = Instant::now();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -80,15 +78,11 @@ impl ServerProcess {
         let stdout = child.stdout.take().context("standard output is piped")?;
         let mut stdout = BufReader::new(stdout);
         match read_address(&mut stdout) {
-            Ok(address) => {
-                let ready_after = begin.elapsed();
-                Ok(Self {
-                    child,
-                    address,
-                    ready_after,
-                    _stdout: stdout,
-                })
-            }
+            Ok(address) => Ok(Self {
+                child,
+                address,
+                _stdout: stdout,
+            }),
             Err(error) => {
                 // It has ended already, or is of no use.
                 let _ = child.kill();
@@ -102,11 +96,6 @@ impl ServerProcess {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// From the start of the process until it said that it is ready.
-    pub fn ready_after(&self) -> Duration {
-        self.ready_after
     }
 
     /// CPU seconds since its start.

@@ -1,5 +1,6 @@
 //! Where measurements take place: a directory, cores, and rounds.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,9 @@ use super::server::{Durability, ServerProcess};
 /// What other processes may use of a core while a round is measured.
 const QUIET_SHARE: f64 = 0.10;
 const QUIET_WINDOW: Duration = Duration::from_millis(300);
+/// A measurement that has taken so long repeats no more rounds: it should end
+/// within two minutes on a busy machine, too.
+const REPEATS_WITHIN: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct Stage {
@@ -22,7 +26,8 @@ pub struct Stage {
     floor: PathBuf,
     cores: Cores,
     rounds: usize,
-    patience: std::cell::Cell<Duration>,
+    begin: Instant,
+    patience: Cell<Duration>,
 }
 
 /// What a server used for some work.
@@ -44,6 +49,7 @@ impl Stage {
             floor: this,
             cores: Cores::choose(common.unpinned)?,
             rounds: common.rounds as usize,
+            begin: Instant::now(),
             patience: Duration::from_secs(common.patience).into(),
         })
     }
@@ -84,8 +90,8 @@ impl Stage {
     }
 
     /// Runs rounds. One during which other processes took too much is repeated;
-    /// when as many again were disturbed, disturbed ones count, and the report
-    /// says so.
+    /// when as many again were disturbed, or time is short, disturbed ones count,
+    /// and the report says so.
     pub fn rounds<T>(
         &self,
         report: &mut Report,
@@ -99,7 +105,7 @@ impl Stage {
             let result = round()?;
             let share = others.share()?;
             if share > QUIET_SHARE {
-                if repeated < self.rounds {
+                if repeated < self.rounds && self.begin.elapsed() < REPEATS_WITHIN {
                     repeated += 1;
                     continue;
                 }
