@@ -3,8 +3,4 @@
 mod acknowledging;
 mod common;
 mod crashing;
-mod dropping;
 mod failing;
-mod fetching;
-mod racing;
-mod retaining;

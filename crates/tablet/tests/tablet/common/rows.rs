@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mainstem_format::arrow_batch::decode;
 use mainstem_format::{
-    ArrowBatchEncoder, Batches, Compression, EncodeOptions, RowsToBatch, Value, column_readers,
+    ArrowBatchEncoder, Batches, ColumnReader, Compression, EncodeOptions, RowsToBatch, Value,
 };
 
 use super::tables::schema;
@@ -60,8 +60,8 @@ pub fn read_rows(records: &Bytes, projected: Option<&[usize]>) -> Vec<Row> {
             .iter()
             .enumerate()
             .map(|(position, column)| {
-                mainstem_format::ColumnReader::new(
-                    decoded.batch.column(position),
+                ColumnReader::new(
+                    &**decoded.batch.column(position),
                     &schema.columns[*column].data_type,
                 )
                 .unwrap()

@@ -1,0 +1,175 @@
+//! The server, and the disk under it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mainstem_env::{FileSystem, ManualClock, SimFileSystem};
+use mainstem_log::{LogConfig, LogResources, Syncer};
+use mainstem_meta::Catalog;
+use mainstem_net::Session;
+use mainstem_tablet::disk_guard::DiskGuard;
+use mainstem_tablet::metrics::TabletMetrics;
+use mainstem_tablet::registry::{Replicas, ReplicasConfig};
+use mainstem_tablet::replica::Replica;
+use mainstem_tablet::service::TabletService;
+use mainstem_types::{BucketId, PartitionId, ServerId, TableBucket, TableId};
+use tokio::runtime::Runtime;
+use tokio::time::Instant;
+
+use super::bodies::{Fetch, FetchedBucket, Produce, Produced};
+use super::call::Call;
+use super::rows::batch;
+
+pub const LOG_DIR: &str = "/data/log";
+
+/// A disk with a durable log directory.
+pub fn disk(seed: u64) -> SimFileSystem {
+    let disk = SimFileSystem::new(seed);
+    disk.create_dir_all(Path::new(LOG_DIR)).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    disk.sync_dir(Path::new("/data")).unwrap();
+    disk
+}
+
+/// Large segments, checkpoints rarely.
+pub fn log_config() -> LogConfig {
+    LogConfig {
+        segment_bytes: 1 << 20,
+        ..LogConfig::default()
+    }
+}
+
+pub struct Server {
+    pub runtime: Runtime,
+    pub clock: Arc<ManualClock>,
+    pub syncer: Arc<Syncer>,
+    pub catalog: Arc<Catalog>,
+    pub replicas: Arc<Replicas>,
+    pub service: Arc<TabletService>,
+    pub session: Arc<Session>,
+}
+
+impl Server {
+    /// Starts as a server does: everything in the catalog is opened. Nothing is
+    /// synced yet.
+    pub fn start(disk: &SimFileSystem, catalog: &Arc<Catalog>, log: LogConfig) -> Self {
+        Self::start_on(Arc::new(disk.clone()), catalog, log, 1_000_000)
+    }
+
+    pub fn start_on(
+        disk: Arc<dyn FileSystem>,
+        catalog: &Arc<Catalog>,
+        log: LogConfig,
+        now_ms: i64,
+    ) -> Self {
+        let clock = Arc::new(ManualClock::new(now_ms));
+        let syncer = Arc::new(Syncer::simulated(clock.clone()));
+        let config = ReplicasConfig {
+            server_id: ServerId(0),
+            resources: LogResources::new(disk, LOG_DIR.into(), 64),
+            log_dir: LOG_DIR.into(),
+            log,
+            catalog: catalog.clone(),
+            clock: clock.clone(),
+            disk: Arc::new(DiskGuard::new(0.85, 0.80)),
+            min_in_sync_replicas: 1,
+        };
+        let replicas = Replicas::simulated(config, syncer.clone());
+        let metrics = TabletMetrics::new(replicas.clone());
+        replicas.set_metrics(metrics.clone());
+        catalog.subscribe(replicas.clone());
+        replicas.open_all().expect("the log directory can be read");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        Self {
+            service: TabletService::new(replicas.clone(), clock.clone(), metrics),
+            runtime,
+            clock,
+            syncer,
+            catalog: catalog.clone(),
+            replicas,
+            session: session(1),
+        }
+    }
+
+    /// Hands over a request.
+    pub fn call(&self, api_key: i16, body: Bytes) -> Call {
+        self.call_from(&self.session, api_key, body)
+    }
+
+    pub fn call_from(&self, session: &Arc<Session>, api_key: i16, body: Bytes) -> Call {
+        let _inside = self.runtime.enter();
+        self.service.call(session, api_key, body).into()
+    }
+
+    pub fn produce(&self, request: &Produce) -> Call {
+        self.call(1014, request.encode())
+    }
+
+    pub fn fetch(&self, request: &Fetch) -> Call {
+        self.call(1015, request.encode())
+    }
+
+    pub fn is_answered(&self, call: &mut Call) -> bool {
+        call.is_answered(&self.runtime)
+    }
+
+    /// Runs all syncs that were asked for.
+    pub fn sync(&self) {
+        while self.syncer.run_next() {}
+    }
+
+    /// Appends a batch and syncs it. Returns its offset.
+    pub fn append(&self, table: i64, bucket: i32, rows: &[(i64, String)]) -> i64 {
+        let records = batch(-1, -1, rows);
+        let call = self.produce(&Produce::to(table, -1).bucket(bucket, records));
+        self.sync();
+        self.produced(call)[0].result.expect("appended")
+    }
+
+    /// The answer to a produce request, for which no time has to pass.
+    pub fn produced(&self, mut call: Call) -> Vec<Produced> {
+        assert!(self.is_answered(&mut call), "the writer waits");
+        Produce::parse(call.answer())
+    }
+
+    /// The answer to a fetch request, for which no time has to pass.
+    pub fn fetched(&self, request: &Fetch) -> Vec<FetchedBucket> {
+        let mut call = self.fetch(request);
+        assert!(self.is_answered(&mut call), "the reader waits");
+        Fetch::parse(call.answer())
+    }
+
+    pub fn replica(&self, table: i64, bucket: i32) -> Arc<Replica> {
+        let bucket = bucket_of(table, None, bucket);
+        self.replicas.get(&bucket).expect("the bucket is there")
+    }
+
+    /// Simulated time of the runtime.
+    pub fn now(&self) -> Instant {
+        self.runtime.block_on(async { Instant::now() })
+    }
+}
+
+pub fn bucket_of(table: i64, partition: Option<i64>, bucket: i32) -> TableBucket {
+    TableBucket {
+        table_id: TableId(table),
+        partition_id: partition.map(PartitionId),
+        bucket_id: BucketId(bucket),
+    }
+}
+
+/// A client's connection.
+pub fn session(id: u64) -> Arc<Session> {
+    Arc::new(Session {
+        id,
+        listener: "CLIENT".to_owned(),
+        internal: false,
+        peer: ([127, 0, 0, 1], 40_000).into(),
+        principal: "ANONYMOUS".to_owned(),
+    })
+}

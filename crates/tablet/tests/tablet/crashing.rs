@@ -1,0 +1,77 @@
+//! Power loss and kill at every operation, with any part of the unsynced bytes
+//! lost, and clients that go on through it (reliability.md C-03, D-01, P1–P6).
+
+use mainstem_env::{SimFileSystem, Survival};
+
+use crate::common::*;
+
+/// Drives until the power has gone or the steps are done. True if it has.
+fn drive(world: &mut World, power_goes_at: u64, steps: usize) -> bool {
+    for _ in 0..steps {
+        world.step();
+        if world.disk.operations() >= power_goes_at {
+            break;
+        }
+    }
+    // What was answered before counts, whether or not it was looked at.
+    world.collect();
+    world.disk.operations() >= power_goes_at
+}
+
+#[test]
+fn clients_go_on_through_crash_after_crash_without_loss_or_repeat() {
+    let mut crashes = 0;
+    for seed in 0..150 {
+        let mut world = World::new(seed, Harm::Crash);
+        for _ in 0..6 {
+            let number = 1 + world.rng.below(90);
+            let at = world.power_goes_at(number);
+            drive(&mut world, at, 80);
+            crashes += 1;
+            let mut disk = world.harmed_disk();
+            // The next start may not get far either.
+            if world.rng.chance(30) {
+                disk.fail(1 + world.rng.below(4), mainstem_env::Fault::PowerLoss);
+                world.restart(disk);
+                world.server.sync();
+                disk = world.harmed_disk();
+            }
+            world.restart(disk);
+            world.check();
+        }
+        world.finish();
+    }
+    println!("{crashes} crashes");
+}
+
+#[test]
+fn a_crash_at_every_operation_of_a_workload_is_survived() {
+    let outcomes: [fn(&SimFileSystem) -> SimFileSystem; 5] = [
+        |disk| disk.power_loss(Survival::Nothing),
+        |disk| disk.power_loss(Survival::Everything),
+        |disk| disk.power_loss(Survival::Seeded(1)),
+        |disk| disk.power_loss(Survival::Seeded(2)),
+        |disk| disk.process_kill(),
+    ];
+    let mut operations = 0;
+    for seed in 1_000..1_004 {
+        for number in 1.. {
+            let mut went = false;
+            for outcome in outcomes {
+                // The same seed: the same life up to this operation.
+                let mut world = World::new(seed, Harm::Crash);
+                let at = world.power_goes_at(number);
+                went = drive(&mut world, at, 60);
+                let disk = outcome(&world.disk);
+                world.restart(disk);
+                world.check();
+                world.finish();
+            }
+            operations += 1;
+            if !went {
+                break;
+            }
+        }
+    }
+    assert!(operations > 100, "{operations} operations");
+}

@@ -1,0 +1,54 @@
+//! A disk that is full, or fails, at any operation, under a server that lives
+//! on (known failures B034, B035).
+
+use mainstem_env::{Fault, Survival};
+
+use crate::common::*;
+
+/// A life in which the operations from `first` on fail, `count` of them. True
+/// if it came to that.
+fn live(seed: u64, first: u64, count: u64, fault: Fault) -> bool {
+    let mut world = World::new(seed, Harm::BadDisk);
+    let start = world.disk.operations();
+    for number in first..first + count {
+        world.disk.fail(start + number, fault);
+    }
+    for _ in 0..80 {
+        world.step();
+        world.collect();
+    }
+    let happened = world.disk.operations() >= start + first;
+    world.finish();
+    // Everything is acknowledged now, so everything survives.
+    let disk = world.disk.power_loss(Survival::Nothing);
+    world.restart(disk);
+    world.check();
+    happened
+}
+
+#[test]
+fn a_full_disk_at_any_operation_refuses_and_loses_nothing() {
+    for seed in 0..3 {
+        let failing = (1..).take_while(|first| live(seed, *first, 1, Fault::DiskFull));
+        assert!(failing.count() > 30);
+    }
+}
+
+#[test]
+fn a_failure_of_any_operation_refuses_and_loses_nothing() {
+    for seed in 0..3 {
+        let failing = (1..).take_while(|first| live(seed, *first, 1, Fault::Io));
+        assert!(failing.count() > 30);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_for_a_while_is_survived() {
+    for seed in 0..60 {
+        for count in [2, 3, 8, 40] {
+            for fault in [Fault::Io, Fault::DiskFull] {
+                live(seed, 1 + seed * 7 % 40, count, fault);
+            }
+        }
+    }
+}
