@@ -8,7 +8,9 @@ use mainstem_types::{server_options, table_options};
 
 /// Writes the pages, or with `check` only compares them.
 pub fn generate(check: bool) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("workspace root")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("workspace root")?;
     let dir = root.join("docs/reference");
     fs::create_dir_all(&dir)?;
     let pages = [

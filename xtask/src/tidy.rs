@@ -33,13 +33,19 @@ const SKIPPED: [&str; 5] = ["target", ".git", "testdata", "generated", "node_mod
 
 /// Checks all rules and lists every offence.
 pub fn check() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("workspace root")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("workspace root")?;
     let mut offences = Vec::new();
     check_edges(root, &mut offences)?;
     let mut sources = Vec::new();
     collect(root, &mut sources)?;
     for path in &sources {
-        let shown = path.strip_prefix(root).unwrap_or(path).display().to_string();
+        let shown = path
+            .strip_prefix(root)
+            .unwrap_or(path)
+            .display()
+            .to_string();
         let text = fs::read_to_string(path).unwrap_or_default();
         if path.extension().is_some_and(|extension| extension == "rs") {
             check_length(&shown, &text, &mut offences);
@@ -57,20 +63,30 @@ fn check_edges(root: &Path, offences: &mut Vec<String>) -> Result<()> {
     let layers: BTreeMap<&str, u8> = LAYERS.into_iter().collect();
     for entry in fs::read_dir(root.join("crates"))? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let manifest = fs::read_to_string(path.join("Cargo.toml"))?;
         let own = layers.get(name.as_str()).copied();
         if own.is_none() && !TEST_CRATES.contains(&name.as_str()) {
-            offences.push(format!("crates/{name}: no layer; add it to xtask/src/tidy.rs"));
+            offences.push(format!(
+                "crates/{name}: no layer; add it to xtask/src/tidy.rs"
+            ));
         }
         let mut dev = false;
         for line in manifest.lines() {
             if let Some(section) = line.strip_prefix('[') {
                 dev = section.starts_with("dev-dependencies");
             }
-            let Some(used) = line.strip_prefix("mainstem-") else { continue };
+            let Some(used) = line.strip_prefix("mainstem-") else {
+                continue;
+            };
             let used = used.split(['.', ' ', '=']).next().unwrap_or_default();
-            let Some(own) = own.filter(|_| !dev) else { continue };
+            let Some(own) = own.filter(|_| !dev) else {
+                continue;
+            };
             match layers.get(used) {
                 Some(layer) if *layer < own => {}
                 _ => offences.push(format!("crates/{name}: may not use {used}")),
@@ -81,7 +97,9 @@ fn check_edges(root: &Path, offences: &mut Vec<String>) -> Result<()> {
 }
 
 fn collect(dir: &Path, sources: &mut Vec<PathBuf>) -> Result<()> {
-    const EXTENSIONS: [&str; 9] = ["rs", "md", "toml", "sh", "py", "java", "proto", "yml", "xml"];
+    const EXTENSIONS: [&str; 9] = [
+        "rs", "md", "toml", "sh", "py", "java", "proto", "yml", "xml",
+    ];
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -103,7 +121,12 @@ fn check_length(shown: &str, text: &str, offences: &mut Vec<String>) {
     if shown.contains("/tests") || shown.ends_with("tests.rs") {
         return;
     }
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().lines().count();
+    let code = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default()
+        .lines()
+        .count();
     if code > MAX_LINES {
         offences.push(format!("{shown}: {code} lines of code; split it by noun"));
     }

@@ -69,7 +69,7 @@ pub async fn run(arguments: ProduceArguments) -> Result<()> {
         .clone()
         .filter(|path| path.as_os_str() != "-");
     let mut input = Input::open(source.as_deref(), &options)?;
-    let table = find_or_create(&client, &arguments, &input).await?;
+    let table = find_or_create(&client, &arguments, &mut input).await?;
     let schema = mainstem_format::arrow_type::arrow_schema(&table.descriptor.schema);
     let mut batches = input.read(&schema)?;
 
@@ -109,7 +109,7 @@ pub async fn run(arguments: ProduceArguments) -> Result<()> {
 async fn find_or_create(
     client: &Client,
     arguments: &ProduceArguments,
-    input: &Input,
+    input: &mut Input,
 ) -> Result<TableInfo> {
     let path = &arguments.table;
     match client.table(path).await {

@@ -19,7 +19,7 @@ pub enum ClientError {
     },
     /// No answer: connection refused, lost, or too slow.
     #[error("{0}")]
-    Net(#[source] NetError),
+    Net(NetError),
     /// The answer, or a stored batch, is not what the protocol promises.
     #[error("malformed data from the server: {0}")]
     Malformed(String),

@@ -15,6 +15,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 /// Bytes, and rows, that the column types are inferred from.
 const SAMPLE_BYTES: usize = 4 << 20;
 const SAMPLE_ROWS: usize = 100_000;
+/// Bytes read at a time for that.
+const SAMPLE_CHUNK: usize = 64 << 10;
 
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -87,11 +89,9 @@ impl Input {
         };
         let mut sample = Vec::new();
         // Parquet and Arrow files are read from their end: they have to be whole.
-        let limit = match format {
-            Format::Parquet | Format::Arrow => u64::MAX,
-            Format::Csv | Format::Jsonl => SAMPLE_BYTES as u64,
-        };
-        (&mut source).take(limit).read_to_end(&mut sample)?;
+        if matches!(format, Format::Parquet | Format::Arrow) {
+            source.read_to_end(&mut sample)?;
+        }
         let mut input = Self {
             format,
             options: options.clone(),
@@ -128,7 +128,7 @@ impl Input {
     ///
     /// # Errors
     /// A damaged file; no rows to look at.
-    pub fn inferred_schema(&self) -> Result<Schema> {
+    pub fn inferred_schema(&mut self) -> Result<Schema> {
         let schema = match self.format {
             Format::Parquet => {
                 let builder = ParquetRecordBatchReaderBuilder::try_new(self.sample.clone())?;
@@ -136,12 +136,14 @@ impl Input {
             }
             Format::Arrow => self.arrow_reader()?.0.as_ref().clone(),
             Format::Csv => {
+                self.sample_lines(2)?;
                 let format = self.csv_format()?.with_header(true);
                 format
                     .infer_schema(self.whole_lines(), Some(SAMPLE_ROWS))?
                     .0
             }
             Format::Jsonl => {
+                self.sample_lines(1)?;
                 let lines = BufReader::new(self.whole_lines());
                 arrow_json::reader::infer_json_schema(lines, Some(SAMPLE_ROWS))?.0
             }
@@ -165,6 +167,7 @@ impl Input {
             }
             Format::Arrow => self.arrow_reader()?.1,
             Format::Csv => {
+                self.sample_lines(1)?;
                 let header = self.csv_format()?.with_header(true);
                 let (columns, _) = header.infer_schema(self.whole_lines(), Some(1))?;
                 let schema = Arc::new(parsed_schema(&columns, table));
@@ -194,18 +197,45 @@ impl Input {
         })
     }
 
-    /// The sample up to its last line end.
-    fn whole_lines(&self) -> Cursor<Bytes> {
-        let whole = self.sample.len() < SAMPLE_BYTES;
-        let end = if whole {
-            self.sample.len()
-        } else {
-            self.sample
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(self.sample.len(), |p| p + 1)
+    /// Reads ahead: of a file as much as types are inferred from, of a pipe what
+    /// has arrived as soon as it is `lines` lines, so that rows which come slowly
+    /// are not held up.
+    fn sample_lines(&mut self, lines: usize) -> Result<()> {
+        let Some(rest) = &mut self.rest else {
+            return Ok(());
         };
-        Cursor::new(self.sample.slice(..end))
+        let mut sample = self.sample.to_vec();
+        let mut chunk = vec![0; SAMPLE_CHUNK];
+        while sample.len() < SAMPLE_BYTES {
+            let found = sample
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .take(lines)
+                .count();
+            if self.bytes.is_none() && found == lines {
+                break;
+            }
+            match rest.read(&mut chunk)? {
+                0 => break,
+                count => sample.extend_from_slice(&chunk[..count]),
+            }
+        }
+        self.sample = sample.into();
+        Ok(())
+    }
+
+    /// The sample up to its last line end; all of it if it is one line.
+    fn whole_lines(&self) -> Cursor<Bytes> {
+        let line_end = self.sample.iter().rposition(|byte| *byte == b'\n');
+        let whole = self
+            .bytes
+            .is_some_and(|bytes| bytes == self.sample.len() as u64);
+        let end = if whole {
+            None
+        } else {
+            line_end.map(|position| position + 1)
+        };
+        Cursor::new(self.sample.slice(..end.unwrap_or(self.sample.len())))
     }
 
     fn take_source(&mut self) -> Result<Counted> {

@@ -7,14 +7,14 @@ use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use mainstem_format::arrow_type::fluss_type;
 use mainstem_types::{DataType, Schema};
 
-/// A table schema with the columns of an Arrow schema, all nullable: the next
-/// file may lack what this one has.
+/// A table schema with the columns of an Arrow schema. Inferred columns are
+/// nullable, those of a file with a schema are what it says.
 pub fn table_schema(arrow: &ArrowSchema) -> Result<Schema> {
     let mut columns = Vec::new();
     for field in arrow.fields() {
         let mut data_type: DataType = fluss_type(field.data_type())
             .map_err(|error| anyhow::anyhow!("column '{}': {error}", field.name()))?;
-        data_type.nullable = true;
+        data_type.nullable = field.is_nullable();
         columns.push((field.name().clone(), data_type));
     }
     Schema::builder()
