@@ -222,7 +222,7 @@ fn syncs(root: &Path) {
                     acks.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            std::thread::sleep(Duration::from_micros(50));
+            std::thread::yield_now();
         }
         drop(syncer);
         let rate = acks.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();

@@ -153,8 +153,7 @@ fn sequences_wrap_around_in_the_log() {
     let fs = disk(1);
     let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();
     // Only a replicated log can begin in the middle of a writer.
-    let mut offset = 0;
-    for sequence in [i32::MAX - 1, i32::MAX] {
+    for (offset, sequence) in [(0, i32::MAX - 1), (1, i32::MAX)] {
         let spec = BatchSpec {
             writer_id: 1,
             batch_sequence: sequence,
@@ -165,7 +164,6 @@ fn sequences_wrap_around_in_the_log() {
         tablet
             .append_as_follower(&checked(&[bytes.into()]), 0, EPOCH)
             .unwrap();
-        offset += 1;
     }
     append(&tablet, &[batch(1, 0, 1, 3)], 0).unwrap();
     append(&tablet, &[batch(1, 1, 1, 3)], 0).unwrap();

@@ -130,6 +130,21 @@ fn a_restarted_log_is_empty_at_its_new_start() {
 }
 
 #[test]
+fn a_damaged_checkpoint_after_a_cut_does_not_bring_an_older_one_back() {
+    let (fs, config, mut ledger) = filled(500);
+    let (tablet, _) = open(&fs, &config).unwrap();
+    tablet.truncate_to(30, 20).unwrap();
+    ledger.cut(30);
+    drop(tablet);
+    fs.corrupt(&std::path::Path::new(DIR).join("checkpoint"), 20, 1)
+        .unwrap();
+    let (tablet, report) = open(&fs, &config).unwrap();
+    assert_eq!(report.checkpoint, mainstem_log::CheckpointUsed::Unreadable);
+    assert_eq!((report.log_end_offset, report.quarantine), (30, None));
+    assert_eq!(read_all(&tablet, 0, i64::MAX, 1 << 20), ledger.bytes(0, 30));
+}
+
+#[test]
 fn an_empty_log_can_begin_anywhere() {
     let fs = disk(1);
     let (tablet, _) = open(&fs, &LogConfig::default()).unwrap();

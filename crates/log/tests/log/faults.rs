@@ -110,6 +110,52 @@ fn an_error_at_any_operation_loses_nothing_that_was_durable() {
 }
 
 #[test]
+fn what_a_failed_append_leaves_is_gone_before_anything_follows_it() {
+    // The write fails, and in the second case the cut after it as well.
+    for failures in 1..=2 {
+        for seed in 0..40 {
+            let fs = disk(seed);
+            let (tablet, _) = open(&fs, &config()).unwrap();
+            let mut ledger = Ledger::default();
+            let mut add = |batch| {
+                append(&tablet, std::slice::from_ref(&batch), 0).unwrap();
+                ledger.add(&[batch], 0);
+            };
+            add(batch(7, 0, 2, 100));
+            for number in 1..=failures {
+                fs.fail(fs.operations() + number, Fault::DiskFull);
+            }
+            append(&tablet, &[batch(7, 1, 2, 400)], 0).unwrap_err();
+            match seed % 3 {
+                // A smaller one in its place, then the next segment.
+                0 => add(batch(7, 1, 1, 10)),
+                // The next segment at once.
+                1 => assert!(tablet.roll(0).unwrap()),
+                _ => add(batch(7, 1, 1, 650)),
+            }
+            let next = ledger.stored.len() as i32;
+            let mut add = |batch| {
+                append(&tablet, std::slice::from_ref(&batch), 0).unwrap();
+                ledger.add(&[batch], 0);
+            };
+            for sequence in next..next + 5 {
+                add(batch(7, sequence, 1, 500));
+            }
+            tablet.close(0).unwrap();
+            let end = ledger.end();
+            for fs in [fs.process_kill(), fs.power_loss(Survival::Nothing)] {
+                let (tablet, report) = open(&fs, &config()).unwrap();
+                assert!(report.is_clean(), "{failures} {seed} {report:?}");
+                assert_eq!(
+                    read_all(&tablet, 0, i64::MAX, 1 << 20),
+                    ledger.bytes(0, end)
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_log_that_outgrows_its_disk_goes_on_when_there_is_room() {
     for capacity in (3_000..4_000).step_by(37) {
         let fs = disk(capacity);

@@ -1,8 +1,10 @@
 //! Damage to data that was acknowledged (known-failures.md B187, P13).
 
+use std::io::IoSlice;
 use std::path::Path;
 
-use mainstem_env::{FileSystem, OpenMode, SimFileSystem};
+use mainstem_env::{FileSystem, OpenMode, SeededRng, SimFileSystem};
+use mainstem_format::LogBatch;
 use mainstem_log::{LogConfig, LogError, ReadRequest};
 
 use crate::support::*;
@@ -195,6 +197,126 @@ fn swapped_segments_are_noticed() {
         tablet.read(&request).unwrap_err(),
         LogError::Damaged { .. }
     ));
+}
+
+/// Damages one file at random. Returns what was done.
+fn damage(fs: &SimFileSystem, rng: &mut SeededRng) -> String {
+    let mut names: Vec<String> = fs
+        .list(DIR.as_ref())
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect();
+    names.sort();
+    let name = names[rng.index(names.len())].clone();
+    let path = Path::new(DIR).join(&name);
+    let len = fs.content(&path).unwrap().len() as u64;
+    let at = rng.below(len);
+    let file = fs.open(&path, OpenMode::ReadWrite).unwrap();
+    match rng.below(6) {
+        0 | 1 if len > 0 => {
+            fs.corrupt(&path, at, 1 << rng.below(8)).unwrap();
+            format!("bit of byte {at} of {name}")
+        }
+        2 => {
+            file.set_len(at).unwrap();
+            format!("{name} cut to {at}")
+        }
+        3 => {
+            let zeros = vec![0; (len - at).min(700) as usize];
+            file.write_all_at(&mut [IoSlice::new(&zeros)], at).unwrap();
+            format!("zeros in {name} from {at}")
+        }
+        4 => {
+            let mut garbage = vec![0; 1 + rng.index(300)];
+            rng.fill(&mut garbage);
+            file.write_all_at(&mut [IoSlice::new(&garbage)], len)
+                .unwrap();
+            format!("{} bytes of garbage behind {name}", garbage.len())
+        }
+        _ => {
+            fs.remove_file(&path).unwrap();
+            format!("{name} removed")
+        }
+    }
+}
+
+/// reliability.md D-05 to D-07 on one replica.
+#[test]
+fn any_damage_to_any_file_is_survived_and_never_served_or_dropped_unnoticed() {
+    for seed in 0..1_500 {
+        let mut rng = SeededRng::new(seed);
+        let config = LogConfig {
+            segment_bytes: [250, 3_000, 100_000][rng.index(3)],
+            index_interval_bytes: 400,
+            checkpoint_bytes: 2_000,
+            checkpoint_min_interval_ms: 0,
+            ..LogConfig::default()
+        };
+        let fs = disk(seed);
+        let (tablet, _) = open(&fs, &config).unwrap();
+        let mut ledger = Ledger::default();
+        for sequence in 0..12 + rng.below(200) as i32 {
+            let batch = batch(7, sequence, 2, 20 + rng.index(900));
+            append(&tablet, std::slice::from_ref(&batch), 5).unwrap();
+            ledger.add(&[batch], 5);
+            if rng.chance(5) {
+                tablet.sync(5).unwrap();
+            }
+        }
+        let durable_end = tablet.sync(5).unwrap();
+        if rng.chance(50) {
+            tablet.close(5).unwrap();
+        }
+        let fs = fs.process_kill();
+        let what = format!("seed {seed}: {}", damage(&fs, &mut rng));
+
+        let (tablet, report) = open(&fs, &config).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let verified = tablet.verify(tablet.log_start_offset(), u64::MAX).unwrap();
+        let complete = tablet.log_start_offset() == 0 && tablet.end_offset() >= durable_end;
+        assert!(
+            complete || report.quarantine.is_some(),
+            "{what}: {} to {} of {durable_end}, {report:?}",
+            tablet.log_start_offset(),
+            tablet.end_offset()
+        );
+        // Every batch that can be read and is valid is the one that was written.
+        let mut found = 0;
+        for stored in &ledger.stored {
+            let offset = stored.header.base_offset;
+            let request = ReadRequest {
+                start_offset: offset,
+                end_offset_limit: i64::MAX,
+                max_bytes: 1,
+                min_one_batch: true,
+            };
+            let Ok(slice) = tablet.read(&request) else {
+                continue;
+            };
+            let bytes = slice.to_bytes().unwrap();
+            let Ok(read) = LogBatch::parse(&bytes) else {
+                continue;
+            };
+            if read.verify_crc().is_err() {
+                let reported = verified
+                    .damaged
+                    .iter()
+                    .any(|range| range.start_offset <= offset);
+                assert!(reported, "{what}: damage at {offset} is not reported");
+                continue;
+            }
+            found += 1;
+            assert_eq!(read.header().base_offset, offset, "{what}");
+            // The commit timestamp is in no checksum.
+            assert_eq!(bytes[21..], stored.bytes[21..], "{what}");
+        }
+        let whole = found == ledger.stored.len();
+        assert!(
+            whole || report.quarantine.is_some() || !verified.damaged.is_empty(),
+            "{what}: {found} of {} batches",
+            ledger.stored.len()
+        );
+    }
 }
 
 #[test]

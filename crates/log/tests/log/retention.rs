@@ -1,5 +1,5 @@
 use mainstem_env::{Fault, FileSystem, Operation, Survival};
-use mainstem_log::{Deleted, LogConfig, LogError, LogTablet, RetentionRule};
+use mainstem_log::{Deleted, DurabilityListener, LogConfig, LogError, LogTablet, RetentionRule};
 
 use crate::support::*;
 
@@ -160,6 +160,35 @@ fn the_new_start_is_durable_before_a_file_goes() {
         .iter()
         .position(|one| matches!(one, Operation::SyncDir(path) if path.ends_with("log-0")));
     assert!(checkpoint.unwrap() + synced.unwrap() < first_removal.unwrap());
+}
+
+/// Deletes old segments when told of durability: between a sync and its
+/// checkpoint.
+struct Deleter(parking_lot::Mutex<std::sync::Weak<LogTablet>>);
+
+impl DurabilityListener for Deleter {
+    fn durable_end_moved(&self, _: i64) {
+        let tablet = self.0.lock().upgrade().unwrap();
+        tablet.delete_segments_before(8, 1_000).unwrap();
+    }
+
+    fn storage_failed(&self, error: &LogError) {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn a_checkpoint_captured_before_a_deletion_does_not_replace_that_of_the_deletion() {
+    let fs = disk(1);
+    let (tablet, config, ledger) = filled(&fs);
+    let deleter = Deleter(parking_lot::Mutex::new(std::sync::Arc::downgrade(&tablet)));
+    assert!(tablet.set_listener(std::sync::Arc::new(deleter)).is_ok());
+    // A checkpoint is due with this sync.
+    tablet.sync(100_000).unwrap();
+    assert_eq!(tablet.log_start_offset(), 8);
+    let (tablet, report) = open(&fs.process_kill(), &config).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(read_all(&tablet, 8, i64::MAX, 1 << 20), ledger.bytes(8, 20));
 }
 
 #[test]

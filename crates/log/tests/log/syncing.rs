@@ -1,6 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use mainstem_env::{Fault, ManualClock, Operation, SimFileSystem, Survival};
 use mainstem_log::{Durability, DurabilityListener, LogConfig, LogError, LogTablet, Syncer};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::support::*;
 
 /// Reports each move of the durable end, or the failure.
-struct Reporter(Mutex<Sender<Result<i64, String>>>);
+struct Reporter(Mutex<SyncSender<Result<i64, String>>>);
 
 impl DurabilityListener for Reporter {
     fn durable_end_moved(&self, durable_end: i64) {
@@ -22,7 +22,8 @@ impl DurabilityListener for Reporter {
 }
 
 fn report(tablet: &LogTablet) -> Receiver<Result<i64, String>> {
-    let (sender, receiver) = channel();
+    // Larger than any test's number of syncs.
+    let (sender, receiver) = sync_channel(10_000);
     assert!(
         tablet
             .set_listener(Arc::new(Reporter(Mutex::new(sender))))

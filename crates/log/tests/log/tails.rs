@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::path::Path;
 
-use mainstem_env::{FileSystem, OpenMode, SimFileSystem};
+use mainstem_env::{FileSystem, OpenMode, SimFileSystem, Survival};
 use mainstem_log::{Durability, LogConfig};
 
 use crate::support::*;
@@ -130,6 +130,37 @@ fn segments_behind_a_hole_in_the_unsynced_part_are_removed() {
             content.truncate(50)
         });
         check_recovers(&short, &config, &ledger, hole as usize);
+    }
+}
+
+#[test]
+fn a_tail_that_was_cut_off_does_not_come_back() {
+    for segment_bytes in [120, 250, 1 << 20] {
+        let config = LogConfig {
+            segment_bytes,
+            ..LogConfig::default()
+        };
+        let (fs, ledger) = killed(&config);
+        let (base, position) = if segment_bytes == 120 {
+            (2, 30)
+        } else {
+            (0, 108 + 30)
+        };
+        fs.corrupt(&segment_path(base), position, 1).unwrap();
+        let (_, report) = open(&fs, &config).unwrap();
+        assert_eq!(report.log_end_offset, 2);
+        // Even if nothing else reaches the disk.
+        for survival in [Survival::Nothing, Survival::Everything] {
+            let after = fs.power_loss(survival);
+            let Ok((_, report)) = open(&after, &config) else {
+                panic!("does not open")
+            };
+            assert!(
+                report.log_end_offset <= 2 && report.cut_bytes == 0,
+                "{report:?}"
+            );
+        }
+        check_recovers(&fs, &config, &ledger, 1);
     }
 }
 
