@@ -75,6 +75,23 @@ async fn a_length_allocates_nothing_before_its_bytes_come() {
     until("all is free", || server.stats.request_memory_bytes() == 0).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_frame_is_accepted() {
+    let server = TestServer::start();
+    let mut client = server.connect().await;
+    // 100 MiB with the length field.
+    let body = vec![5; (100 * MIB) as usize - 12];
+    client.send(&frame(PRODUCE, 0, 1, &body)).await;
+    assert_eq!(
+        client.receive().await,
+        Answer::Success(1, vec![5; 16].into())
+    );
+    until("its memory is free", || {
+        server.stats.request_memory_bytes() == 0
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_peer_that_takes_no_responses_is_not_read_any_more() {
     let server = TestServer::with_options(ServerOptions {

@@ -123,10 +123,10 @@ async fn tiny_queues_never_leave_a_connection_unread() {
             ..Default::default()
         });
         let mut clients = JoinSet::new();
-        for _ in 0..200 {
+        for _ in 0..100 {
             let mut client = server.connect().await;
             clients.spawn(async move {
-                let count = 500;
+                let count = 300;
                 let requests: Vec<u8> = (0..count)
                     .flat_map(|id| frame(PRODUCE, 0, id, &[1; 20]))
                     .collect();
