@@ -82,10 +82,10 @@ fn resident_kib() -> u64 {
 
 fn appends(root: &Path) {
     println!("append, durability os, checksum verified:");
-    for (payload, total) in [(1 << 20, 3 << 30), (10_000, 1 << 30), (52, 100 << 20_u64)] {
+    for (payload, total) in [(1 << 20, 1 << 30), (10_000, 512 << 20), (52, 100 << 20_u64)] {
         let one = batch(payload);
         let count = total / one.len() as u64;
-        for round in 0..3 {
+        for round in 0..5 {
             let log = {
                 let tablet = open(
                     root,

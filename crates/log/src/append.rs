@@ -170,7 +170,7 @@ impl LogTablet {
         let bytes: u64 = headers.iter().map(|header| header.total_len as u64).sum();
         let end_offset = headers.last().map_or(0, BatchHeader::next_offset);
         let active = match self.active_segment() {
-            Some(active) if !self.is_full(&active, bytes, end_offset) => {
+            Some(active) if !writer.must_roll && !self.is_full(&active, bytes, end_offset) => {
                 self.open_active(writer, &active)?;
                 active
             }
@@ -269,6 +269,7 @@ impl LogTablet {
             sealed.seal(&self.dir);
         }
         writer.active_file = Some(file);
+        writer.must_roll = false;
         writer.unsynced.dirs = writer.unsynced.dirs.max(UnsyncedDirs::Bucket);
         writer.checkpoint.segments_since += 1;
         writer.checkpoint.touch(now_ms);

@@ -16,7 +16,11 @@
 //! | `*.tmp`, index without segment, segments below the log start | leftovers | removed |
 //!
 //! What was recovered beyond the promise is whole and valid but perhaps not
-//! synced; it counts as written, and as durable after the next sync.
+//! synced; it counts as written, and as durable after the next sync. That sync
+//! must not be fooled: after a failed one the kernel may still show bytes that
+//! it will never write, and a later sync succeeds without them. So what lies
+//! beyond the promise is written again while it is read. Where that cannot be
+//! done the log is opened, but takes no writes until it is opened anew.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -100,6 +104,11 @@ pub(crate) struct Recovered {
     pub unsynced: Unsynced,
     /// A checkpoint now would say more than the one that was used.
     pub checkpoint_is_behind: bool,
+    /// The last segment is complete by what the checkpoint says: appends go into
+    /// a new one.
+    pub last_is_sealed: bool,
+    /// Why the next sync could not be trusted.
+    pub write_back_error: Option<LogError>,
     pub report: RecoveryReport,
 }
 
@@ -180,6 +189,8 @@ fn nothing() -> Recovered {
         synced_end: 0,
         unsynced: Unsynced::default(),
         checkpoint_is_behind: false,
+        last_is_sealed: false,
+        write_back_error: None,
         report: RecoveryReport::default(),
     }
 }
@@ -197,6 +208,7 @@ struct Recovery<'a> {
     checkpoint: Checkpoint,
     mark: Option<i64>,
     found: Vec<Found>,
+    write_back_error: Option<LogError>,
     report: RecoveryReport,
 }
 
@@ -226,6 +238,7 @@ impl<'a> Recovery<'a> {
             checkpoint,
             mark,
             found,
+            write_back_error: None,
             report,
         }
     }
@@ -411,7 +424,7 @@ impl<'a> Recovery<'a> {
         let end = scanner.at();
         Ok(Some(Stop {
             index,
-            drop_segment: end.position == 0 && index > 0,
+            drop_segment: false,
             end,
             damage,
         }))
@@ -450,10 +463,11 @@ impl<'a> Recovery<'a> {
                 };
             }
             if let Some(damage) = self.scan_segment(segment, end)? {
-                let drop_segment = end.position == 0 && index > 0;
+                // Without a valid batch it stays as an empty file: a checkpoint
+                // may say that the log goes on here, not in the one before.
                 return Ok(Some(Stop {
                     index,
-                    drop_segment,
+                    drop_segment: false,
                     end: *end,
                     damage,
                 }));
@@ -477,14 +491,25 @@ impl<'a> Recovery<'a> {
             .open(&path, OpenMode::Read)
             .map_err(|error| LogError::io("open", &path, error))?;
         let mut scanner = BatchScanner::new(&*file, *end, segment.len);
-        loop {
+        let promised_end = self.promised_end();
+        let mut writes_back = self.config.durability == Durability::Os;
+        let damage = loop {
+            if !writes_back && end.offset >= promised_end {
+                let file = self
+                    .dir
+                    .fs()
+                    .open(&path, OpenMode::ReadWrite)
+                    .map_err(|error| LogError::io("open", &path, error))?;
+                scanner.write_back_to(file);
+                writes_back = true;
+            }
             let scanned = scanner
                 .step()
                 .map_err(|error| LogError::io("read", &path, error))?;
             let header = match scanned {
                 Scanned::Batch(header) => header,
-                Scanned::End => return Ok(None),
-                Scanned::Damage(damage) => return Ok(Some(damage)),
+                Scanned::End => break None,
+                Scanned::Damage(damage) => break Some(damage),
             };
             *end = scanner.at();
             let checkpoint = &mut self.checkpoint;
@@ -498,7 +523,11 @@ impl<'a> Recovery<'a> {
             }
             self.report.scanned_batches += 1;
             self.report.scanned_bytes += header.total_len as u64;
+        };
+        if let Some(error) = scanner.write_back_error() {
+            self.write_back_error = Some(LogError::io("write back", &path, error));
         }
+        Ok(damage)
     }
 
     fn describe(&self, stop: &Stop) -> String {
@@ -694,6 +723,11 @@ impl<'a> Recovery<'a> {
             max_timestamp_ms: self.checkpoint.max_timestamp_ms,
             synced_end,
             unsynced,
+            last_is_sealed: self
+                .found
+                .last()
+                .is_some_and(|last| last.base_offset < self.checkpoint.recovery.segment_base),
+            write_back_error: self.write_back_error,
             report: self.report,
         }
     }

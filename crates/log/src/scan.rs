@@ -1,6 +1,7 @@
 //! Reading batches whole to verify their checksums, in bounded memory.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use mainstem_env::StorageFile;
 use mainstem_format::header::{BatchHeader, MAX_HEADER_LEN, MIN_HEADER_LEN};
@@ -47,6 +48,26 @@ pub(crate) struct BatchScanner<'a> {
     end_position: u64,
     buffer: Vec<u8>,
     buffer_start: u64,
+    write_back: WriteBack,
+}
+
+/// See [`BatchScanner::write_back_to`].
+#[derive(Debug, Default)]
+enum WriteBack {
+    #[default]
+    Off,
+    To(Arc<dyn StorageFile>),
+    Failed(io::Error),
+}
+
+impl WriteBack {
+    fn write(&mut self, bytes: &[u8], position: u64) {
+        if let Self::To(file) = self
+            && let Err(error) = file.write_all_at(&mut [IoSlice::new(bytes)], position)
+        {
+            *self = Self::Failed(error);
+        }
+    }
 }
 
 impl<'a> BatchScanner<'a> {
@@ -57,6 +78,26 @@ impl<'a> BatchScanner<'a> {
             end_position,
             buffer: Vec::new(),
             buffer_start: 0,
+            write_back: WriteBack::Off,
+        }
+    }
+
+    /// Writes what is read from the next batch on back to its place, through a
+    /// handle of the same file: the bytes stay what they are, but the next sync
+    /// covers them, whatever a failed one before has dropped.
+    pub fn write_back_to(&mut self, file: Arc<dyn StorageFile>) {
+        self.write_back = WriteBack::To(file);
+        let read = self.at.position.saturating_sub(self.buffer_start) as usize;
+        if let Some(ahead) = self.buffer.get(read..).filter(|ahead| !ahead.is_empty()) {
+            self.write_back.write(ahead, self.at.position);
+        }
+    }
+
+    /// Why not all could be written back; `None` if all was, or nothing had to.
+    pub fn write_back_error(self) -> Option<io::Error> {
+        match self.write_back {
+            WriteBack::Failed(error) => Some(error),
+            WriteBack::Off | WriteBack::To(_) => None,
         }
     }
 
@@ -138,6 +179,7 @@ impl<'a> BatchScanner<'a> {
             self.buffer.resize(wanted, 0);
             self.buffer_start = position;
             self.file.read_exact_at(&mut self.buffer, position)?;
+            self.write_back.write(&self.buffer, position);
         }
         Ok(&self.buffer[(position - self.buffer_start) as usize..])
     }

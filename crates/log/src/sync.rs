@@ -6,17 +6,14 @@
 //! the listener (no lock), and only then the checkpoint, if one is due: nobody
 //! who waits for the sync waits for it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mainstem_env::OpenMode;
-use parking_lot::MutexGuard;
 
 use crate::bucket_dir::BucketDir;
 use crate::checkpoint::{Checkpoint, RecoveryPoint};
 use crate::config::Durability;
 use crate::error::LogError;
-use crate::segment::Segment;
 use crate::tablet::{LogTablet, Unsynced, UnsyncedDirs, UnsyncedSegment, Writer};
 
 /// Threads for one sync of many segments.
@@ -140,9 +137,6 @@ impl LogTablet {
         let mut writer = self.writer.lock();
         if let Err(error) = result {
             self.fail(&mut writer, &error);
-            if self.config.durability == Durability::Fsync {
-                self.drop_unsynced_tail(&mut writer);
-            }
             return Err(error);
         }
         // Nothing can have cut the log: cuts hold `disk_state`.
@@ -153,39 +147,6 @@ impl LogTablet {
             self.synced_end.store(target, Ordering::Release);
         }
         Ok(captured)
-    }
-
-    /// After a failed sync, removes what is not durable, as well as it goes. The
-    /// kernel may have dropped these bytes while it still shows them: the next
-    /// open would find them valid, sync them with success, and promise what is
-    /// not on the disk. Nobody was promised any of it yet.
-    fn drop_unsynced_tail(&self, writer: &mut MutexGuard<'_, Writer>) {
-        let synced_end = self.synced_end.load(Ordering::Acquire);
-        let segments: Vec<Arc<Segment>> = self.segments.read().iter().cloned().collect();
-        let kept = segments.partition_point(|segment| segment.base_offset() < synced_end);
-        let cut = match kept.checked_sub(1).map(|last| &segments[last]) {
-            Some(last) => match last.batch_containing(&self.dir, synced_end) {
-                Ok(cut) => Some((last, cut)),
-                Err(error) => {
-                    tracing::error!(%error, "unsynced bytes stay behind a failed sync");
-                    return;
-                }
-            },
-            None => None,
-        };
-        if let Err(error) = self.cut_files(writer, &segments[kept..], cut) {
-            tracing::error!(%error, "unsynced bytes stay behind a failed sync");
-        }
-        self.segments.write().truncate(kept);
-        if let Some((last, cut)) = cut {
-            last.cut(cut);
-        }
-        self.written_end.store(synced_end, Ordering::Release);
-        let size_bytes = segments[..kept]
-            .iter()
-            .map(|segment| segment.size_bytes())
-            .sum();
-        self.size_bytes.store(size_bytes, Ordering::Relaxed);
     }
 
     /// The state of the log at its end.

@@ -75,6 +75,8 @@ pub(crate) struct Writer {
     pub active_file: Option<Arc<dyn StorageFile>>,
     /// When something was appended last, by the caller's clock.
     pub last_append_ms: i64,
+    /// The next append begins a new segment, however small the last one is.
+    pub must_roll: bool,
     /// A failed write may have left bytes behind the visible end.
     pub tail_dirty: bool,
     /// Largest commit timestamp in the log; `i64::MIN` when empty.
@@ -189,7 +191,9 @@ impl LogTablet {
     ///
     /// # Errors
     /// [`LogError::Storage`] when the disk cannot be read, or not be repaired.
-    /// Damaged content is no error: see [`RecoveryReport::quarantine`].
+    /// Damaged content is no error: see [`RecoveryReport::quarantine`]. A disk
+    /// that is full or fails at what has to be written leaves the log open for
+    /// reading: writes get [`LogError::Failed`] until it is opened anew.
     pub fn open(
         resources: Arc<LogResources>,
         dir: PathBuf,
@@ -204,17 +208,22 @@ impl LogTablet {
             .iter()
             .map(|segment| segment.size_bytes())
             .sum();
-        let health = match &report.quarantine {
-            Some(quarantine) => Health::Quarantined {
+        let health = match (&report.quarantine, &recovered.write_back_error) {
+            (Some(quarantine), _) => Health::Quarantined {
                 readable_end: quarantine.readable_end,
                 reason: quarantine.reason.as_str().into(),
             },
-            None => Health::Writable,
+            (None, Some(error)) => {
+                tracing::error!(log = ?dir.path(), %error, "log takes no writes yet");
+                Health::Failed(error.to_string().into())
+            }
+            (None, None) => Health::Writable,
         };
         let writer = Writer {
             health,
             active_file: None,
             last_append_ms: now_ms,
+            must_roll: recovered.last_is_sealed,
             tail_dirty: false,
             max_timestamp_ms: recovered.max_timestamp_ms,
             writers: recovered.writers,

@@ -253,6 +253,7 @@ impl LogTablet {
         shortened: Option<(&Arc<Segment>, Boundary)>,
     ) -> Result<(), LogError> {
         writer.active_file = None;
+        writer.must_roll = false;
         writer.tail_dirty = false;
         let fs = self.dir.fs();
         for segment in removed.iter().rev() {

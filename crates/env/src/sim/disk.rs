@@ -302,8 +302,16 @@ impl Disk {
             .get_mut(index)
             .ok_or(io::ErrorKind::UnexpectedEof)?;
         *live ^= mask;
+        let byte = *live;
         if let Some(durable) = file.durable.get_mut(index) {
             *durable ^= mask;
+        }
+        if !file.pending.is_empty() {
+            // What is still to be written carries the damage too.
+            file.pending.push(FileChange::Write {
+                position: index,
+                bytes: vec![byte],
+            });
         }
         Ok(())
     }

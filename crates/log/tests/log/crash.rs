@@ -176,7 +176,7 @@ fn survivals(seed: u64, count: u64) -> impl Iterator<Item = Survival> {
 #[test]
 fn power_loss_at_every_operation_of_a_workload() {
     let mut states = 0;
-    for seed in 0..4 {
+    for seed in 0..10 {
         let mut failing = 1;
         loop {
             let fs = disk(seed);
@@ -201,11 +201,12 @@ fn power_loss_at_every_operation_of_a_workload() {
         assert!(failing > 80, "{failing} operations");
     }
     println!("{states} crash states");
+    assert!(states > 10_000);
 }
 
 #[test]
 fn many_lives_of_a_log_each_ended_by_a_power_loss() {
-    for seed in 100..220 {
+    for seed in 100..300 {
         let mut world = World::new(seed);
         let mut fs = disk(seed);
         let (mut tablet, _) = open(&fs, &world.config).unwrap();
