@@ -569,7 +569,8 @@ impl Activity {
 
     /// Time between looks: an idle connection lives at most a quarter too long.
     fn period(&self) -> Duration {
-        (self.max_idle / 4).max(Duration::from_millis(1))
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        (self.max_idle / 4).clamp(Duration::from_millis(1), DAY)
     }
 
     fn is_idle(&mut self, received: u64, written: u64) -> bool {

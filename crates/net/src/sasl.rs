@@ -10,12 +10,13 @@ pub const PLAIN: &str = "PLAIN";
 
 /// Knows users and their passwords.
 pub trait Credentials: Send + Sync + 'static {
-    /// Whether the password is that of the user of a listener. Takes the same time for every
-    /// wrong password of a length, and for users that do not exist.
+    /// Whether the password is that of the user of a listener. Takes the same
+    /// time for every wrong password of a length, and for users that do not
+    /// exist.
     fn verify(&self, listener: &str, user: &str, password: &[u8]) -> bool;
 }
 
-/// Users with passwords in memory; can be replaced at run time
+/// Users with passwords in memory, the same at every listener; can be replaced at run time
 /// (`security.sasl.plain.credentials`).
 #[derive(Default)]
 pub struct PasswordMap {
