@@ -1,6 +1,5 @@
 //! CPU time and memory of processes, from `/proc`.
 
-use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -62,7 +61,7 @@ impl Stat {
 /// Watches what processes other than this one and its children use.
 pub struct OtherProcesses {
     begin: Instant,
-    ticks: HashMap<u32, u64>,
+    ticks: u64,
 }
 
 impl OtherProcesses {
@@ -70,50 +69,62 @@ impl OtherProcesses {
     pub fn watch() -> Result<Self> {
         Ok(Self {
             begin: Instant::now(),
-            ticks: ticks_by_process()?,
+            ticks: other_ticks()?,
         })
     }
 
     /// CPU time that they have used since, as a share of one core.
     pub fn share(&self) -> Result<f64> {
-        let elapsed = self
-            .begin
-            .elapsed()
-            .max(Duration::from_millis(1))
-            .as_secs_f64();
-        let now = ticks_by_process()?;
-        let used: u64 = now
-            .iter()
-            .map(|(pid, ticks)| ticks.saturating_sub(self.ticks.get(pid).copied().unwrap_or(0)))
-            .sum();
-        Ok(used as f64 / ticks_per_second() / elapsed)
+        let elapsed = self.begin.elapsed().max(Duration::from_millis(1));
+        let used = other_ticks()?.saturating_sub(self.ticks) as f64 / ticks_per_second();
+        Ok(used / elapsed.as_secs_f64())
     }
 }
 
-/// Kernel threads are left out: writing back and sending is part of the work.
-/// Processes that have ended count with their parent.
-fn ticks_by_process() -> Result<HashMap<u32, u64>> {
-    const KTHREADD: u32 = 2;
-    let this = std::process::id();
-    let mut ticks = HashMap::new();
+fn other_ticks() -> Result<u64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let all = busy_ticks(&text).context("unexpected /proc/stat")?;
+    let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         // It may have ended since it was listed.
-        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            continue;
-        };
-        let Some(stat) = Stat::parse(&text) else {
-            continue;
-        };
-        if [pid, stat.parent].contains(&this) || [pid, stat.parent].contains(&KTHREADD) {
-            continue;
+        if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat"))
+            && let Some(stat) = Stat::parse(&text)
+        {
+            processes.push((pid, stat));
         }
-        ticks.insert(pid, stat.own_ticks + stat.children_ticks);
     }
-    Ok(ticks)
+    Ok(all.saturating_sub(ticks_of_the_bench(std::process::id(), &processes)))
+}
+
+/// What is to be taken from the work of all cores to get that of others: this
+/// process, its children, and kernel threads, since writing back and sending is
+/// part of what is measured. The sum over all others would miss those that have
+/// ended meanwhile.
+fn ticks_of_the_bench(this: u32, processes: &[(u32, Stat)]) -> u64 {
+    const KTHREADD: u32 = 2;
+    processes
+        .iter()
+        .map(|(pid, stat)| match stat.parent {
+            _ if *pid == this => stat.own_ticks + stat.children_ticks,
+            parent if parent == this || parent == KTHREADD => stat.own_ticks,
+            _ => 0,
+        })
+        .sum()
+}
+
+/// User, nice and system time of all cores.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace();
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()? + next()?)
 }
 
 #[cfg(test)]
@@ -131,10 +142,34 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_memory_and_is_not_among_the_others() {
+    fn the_cores_are_busy_with_user_nice_and_system_time() {
+        let text = "cpu  10 20 30 4000 5 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
+        assert_eq!(busy_ticks(text), Some(60));
+        assert_eq!(busy_ticks("intr 1"), None);
+    }
+
+    #[test]
+    fn the_bench_is_this_process_its_children_and_the_kernel() {
+        let process = |parent, own_ticks, children_ticks| Stat {
+            parent,
+            own_ticks,
+            children_ticks,
+        };
+        let processes = [
+            (1, process(0, 1, 10)),
+            (2, process(0, 100, 0)),
+            (3, process(2, 1_000, 0)),
+            (70, process(1, 10_000, 100_000)),
+            (71, process(70, 1_000_000, 0)),
+            (80, process(1, 10_000_000, 0)),
+        ];
+        assert_eq!(ticks_of_the_bench(70, &processes), 1_111_000);
+    }
+
+    #[test]
+    fn memory_of_a_process_is_found() {
         let this = std::process::id();
         assert!(resident_bytes(this).unwrap() > 100_000);
         assert!(peak_resident_bytes(this).unwrap() >= resident_bytes(this).unwrap() / 2);
-        assert!(!ticks_by_process().unwrap().contains_key(&this));
     }
 }
