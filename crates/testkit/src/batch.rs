@@ -3,7 +3,9 @@
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use mainstem_format::row_batch::encode_rows;
-use mainstem_format::{ArrowBatchEncoder, Compression, EncodeOptions, RowFormat, RowsToBatch, Value};
+use mainstem_format::{
+    ArrowBatchEncoder, Compression, EncodeOptions, RowFormat, RowsToBatch, Value,
+};
 use mainstem_types::Schema;
 
 /// Encodes rows of a schema.
@@ -112,7 +114,12 @@ impl BatchSource {
 
 /// Rows of a table `a INT, b STRING`.
 pub(crate) fn ab_rows(numbers: impl IntoIterator<Item = i32>) -> Vec<Vec<Value<'static>>> {
-    let row = |number: i32| vec![Value::Int(number), Value::from(format!("row {number}"))];
+    let row = |number: i32| {
+        vec![
+            Value::Int(number),
+            Value::String(format!("row {number}").into()),
+        ]
+    };
     numbers.into_iter().map(row).collect()
 }
 
@@ -192,7 +199,9 @@ impl BatchBytes {
     /// Another writer and sequence number, checksum right.
     #[must_use]
     pub fn with_writer(self, writer_id: i64, sequence: i32) -> Self {
-        self.set(32, &writer_id.to_le_bytes()).set(40, &sequence.to_le_bytes()).sealed()
+        self.set(32, &writer_id.to_le_bytes())
+            .set(40, &sequence.to_le_bytes())
+            .sealed()
     }
 
     /// Another record count, checksum right.

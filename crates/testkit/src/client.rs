@@ -30,7 +30,9 @@ pub struct Client {
 impl Client {
     /// Connects, without ApiVersions: a server answers any first request.
     pub fn connect(address: SocketAddr) -> Self {
-        Self { wire: Wire::connect(address) }
+        Self {
+            wire: Wire::connect(address),
+        }
     }
 
     /// The connection.
@@ -115,7 +117,9 @@ impl Client {
     pub fn table(&mut self, name: &str) -> Table {
         let info: pb::GetTableInfoResponse = self.call(
             ApiKey::GetTableInfo,
-            &pb::GetTableInfoRequest { table_path: Some(path(name)) },
+            &pb::GetTableInfoRequest {
+                table_path: Some(path(name)),
+            },
         );
         let json: Bytes = info.table_json.expect("a descriptor");
         Table {
@@ -148,7 +152,9 @@ impl Client {
             },
         );
         let found = self.partitions(table).into_iter().find(|(_, values)| {
-            pairs.iter().all(|(_, value)| values.iter().any(|known| known == value))
+            pairs
+                .iter()
+                .all(|(_, value)| values.iter().any(|known| known == value))
         });
         found.expect("the partition is listed").0
     }
@@ -164,12 +170,20 @@ impl Client {
         );
         let values = |spec: Option<pb::PbPartitionSpec>| {
             let pairs = spec.expect("a spec").partition_key_values;
-            pairs.into_iter().map(|pair| pair.value.expect("a value")).collect()
+            pairs
+                .into_iter()
+                .map(|pair| pair.value.expect("a value"))
+                .collect()
         };
         listed
             .partitions_info
             .into_iter()
-            .map(|info| (info.partition_id.expect("an id"), values(info.partition_spec)))
+            .map(|info| {
+                (
+                    info.partition_id.expect("an id"),
+                    values(info.partition_spec),
+                )
+            })
             .collect()
     }
 
@@ -193,7 +207,10 @@ impl Client {
     }
 
     /// Appends records to a bucket, with acks = all.
-    pub fn produce(&mut self, request: &pb::ProduceLogRequest) -> Vec<pb::PbProduceLogRespForBucket> {
+    pub fn produce(
+        &mut self,
+        request: &pb::ProduceLogRequest,
+    ) -> Vec<pb::PbProduceLogRespForBucket> {
         let answer: pb::ProduceLogResponse = self.call(ApiKey::ProduceLog, request);
         answer.buckets_resp
     }
@@ -228,7 +245,11 @@ impl Client {
     /// Reads.
     pub fn fetch(&mut self, request: &pb::FetchLogRequest) -> Vec<pb::PbFetchLogRespForBucket> {
         let answer: pb::FetchLogResponse = self.call(ApiKey::FetchLog, request);
-        answer.tables_resp.into_iter().flat_map(|table| table.buckets_resp).collect()
+        answer
+            .tables_resp
+            .into_iter()
+            .flat_map(|table| table.buckets_resp)
+            .collect()
     }
 
     /// Reads one bucket without waiting.
@@ -250,7 +271,8 @@ impl Client {
 
     /// Committed end of a bucket.
     pub fn end(&mut self, table: &Table, bucket: i32) -> i64 {
-        self.offset(table, None, bucket, 1, None).expect("an offset")
+        self.offset(table, None, bucket, 1, None)
+            .expect("an offset")
     }
 
     /// An offset of a bucket: earliest 0, latest 1, by timestamp 2.
@@ -302,7 +324,9 @@ fn read_answer<R: Message + Default + Required + Shaped>(answer: Answer) -> Resu
 }
 
 fn one_append(answers: &[pb::PbProduceLogRespForBucket], bucket: i32) -> Result<i64, i32> {
-    let [answer] = answers else { panic!("one answer was expected: {answers:?}") };
+    let [answer] = answers else {
+        panic!("one answer was expected: {answers:?}")
+    };
     assert_eq!(answer.bucket_id, Some(bucket));
     match (answer.base_offset, answer.error_code) {
         (Some(offset), None) => Ok(offset),

@@ -40,16 +40,17 @@ pub fn decode_batches(records: &Bytes, schema: &Schema, format: LogFormat) -> Ro
 /// If they are not projected so.
 pub fn decode_projected(records: &Bytes, schema: &Schema, columns: &[usize]) -> Rows {
     let decoder = ArrowBatchDecoder::new(schema, Columns::Projected(columns)).expect("columns");
-    let selected =
-        Schema::of(columns.iter().map(|at| {
-            let column = &schema.columns[*at];
-            (column.name.clone(), column.data_type.clone())
-        }))
-        .expect("columns of a schema");
+    let selected = Schema::of(columns.iter().map(|at| {
+        let column = &schema.columns[*at];
+        (column.name.clone(), column.data_type.clone())
+    }))
+    .expect("columns of a schema");
     whole(records)
         .iter()
         .flat_map(|batch| {
-            let decoded = decoder.decode_batch(batch).expect("a batch of these columns");
+            let decoded = decoder
+                .decode_batch(batch)
+                .expect("a batch of these columns");
             rows_of(&decoded, &selected)
         })
         .collect()
@@ -75,7 +76,9 @@ fn rows_of(decoded: &DecodedBatch, schema: &Schema) -> Rows {
     let readers = column_readers(&decoded.batch, schema).expect("columns of the schema");
     (0..decoded.record_count)
         .map(|row| {
-            let values = readers.iter().map(|reader| reader.value(row).expect("a value"));
+            let values = readers
+                .iter()
+                .map(|reader| reader.value(row).expect("a value"));
             let offset = decoded.base_offset + row as i64;
             (offset, values.map(Value::into_owned).collect())
         })

@@ -20,17 +20,23 @@ pub struct ServerOptions {
     executable: PathBuf,
     settings: Vec<(String, String)>,
     config_file: Option<String>,
+    arguments: Vec<String>,
 }
 
 impl ServerOptions {
     /// The executable as cargo built it, with the default settings.
     pub fn new(executable: impl Into<PathBuf>) -> Self {
-        Self { executable: executable.into(), settings: Vec::new(), config_file: None }
-            .with("bind.listeners", "FLUSS://127.0.0.1:0")
-            .with("mainstem.http.listen", "")
-            // A machine that runs out of disk is not what is tested.
-            .with("server.data-disk.write-limit-ratio", "1.0")
-            .with("server.data-disk.write-recover-ratio", "0.99")
+        Self {
+            executable: executable.into(),
+            settings: Vec::new(),
+            config_file: None,
+            arguments: Vec::new(),
+        }
+        .with("bind.listeners", "FLUSS://127.0.0.1:0")
+        .with("mainstem.http.listen", "")
+        // A machine that runs out of disk is not what is tested.
+        .with("server.data-disk.write-limit-ratio", "1.0")
+        .with("server.data-disk.write-recover-ratio", "0.99")
     }
 
     /// A setting, given as `-D`.
@@ -45,6 +51,13 @@ impl ServerOptions {
     #[must_use]
     pub fn with_config_file(mut self, text: &str) -> Self {
         self.config_file = Some(text.to_owned());
+        self
+    }
+
+    /// A further argument of the command line.
+    #[must_use]
+    pub fn with_argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
         self
     }
 
@@ -69,6 +82,7 @@ impl ServerOptions {
         for (key, value) in &self.settings {
             command.arg("-D").arg(format!("{key}={value}"));
         }
+        command.args(&self.arguments);
         if let Some(text) = &self.config_file {
             let path = data_dir.with_extension("yaml");
             std::fs::write(&path, text).expect("the configuration is written");
@@ -161,8 +175,12 @@ impl Server {
         self.listeners.clear();
         self.greeting.clear();
         self.http = None;
-        let http_wanted = self.setting("mainstem.http.listen").is_some_and(|text| !text.is_empty());
-        let listeners_wanted = self.setting("bind.listeners").map_or(1, |text| text.split(',').count());
+        let http_wanted = self
+            .setting("mainstem.http.listen")
+            .is_some_and(|text| !text.is_empty());
+        let listeners_wanted = self
+            .setting("bind.listeners")
+            .map_or(1, |text| text.split(',').count());
         while self.listeners.len() < listeners_wanted || (http_wanted && self.http.is_none()) {
             let left = PATIENCE.saturating_sub(begin.elapsed());
             let Ok(line) = receiver.recv_timeout(left) else {
@@ -180,10 +198,13 @@ impl Server {
         match words.as_slice() {
             ["clients", address, "(listener", name] => {
                 let address = address.parse().expect("an address");
-                self.listeners.push((name.trim_end_matches(')').to_owned(), address));
+                self.listeners
+                    .push((name.trim_end_matches(')').to_owned(), address));
             }
             ["metrics", url] => {
-                let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+                let address = url
+                    .trim_start_matches("http://")
+                    .trim_end_matches("/metrics");
                 self.http = Some(address.parse().expect("an address"));
             }
             _ => {}
@@ -275,7 +296,9 @@ impl Server {
         let mut child = self.child.take().expect("it runs");
         let begin = Instant::now();
         kill_process(pid(&child.0), Signal::TERM).expect("a signal is sent");
-        let status = until("the server to stop", || child.0.try_wait().expect("the state of a child"));
+        let status = until("the server to stop", || {
+            child.0.try_wait().expect("the state of a child")
+        });
         assert!(status.success(), "it ended with {status}:\n{}", self.log());
         begin.elapsed()
     }
@@ -301,7 +324,10 @@ impl Server {
     /// Resident memory now.
     pub fn resident_bytes(&self) -> u64 {
         let status = self.proc("status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .expect("a line");
         let kilobytes = line.trim().trim_end_matches(" kB");
         kilobytes.parse::<u64>().expect("a number") << 10
     }
@@ -310,8 +336,16 @@ impl Server {
     pub fn cpu_time(&self) -> Duration {
         let stat = self.proc("stat");
         // Behind the name, which may hold blanks, field 3 is the first.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        let ticks: u64 = [11, 12].map(|at| fields[at].parse::<u64>().expect("a number")).iter().sum();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .split_whitespace()
+            .collect();
+        let ticks: u64 = [11, 12]
+            .map(|at| fields[at].parse::<u64>().expect("a number"))
+            .iter()
+            .sum();
         Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
     }
 
@@ -336,7 +370,10 @@ impl Drop for Server {
         self.child = None;
         if !std::thread::panicking() {
             let log = self.log();
-            assert!(!log.contains("panicked at"), "the server has panicked:\n{log}");
+            assert!(
+                !log.contains("panicked at"),
+                "the server has panicked:\n{log}"
+            );
         }
     }
 }

@@ -36,7 +36,9 @@ pub fn spec(pairs: &[(&str, &str)]) -> pb::PbPartitionSpec {
         key: Some((*key).to_owned()),
         value: Some((*value).to_owned()),
     };
-    pb::PbPartitionSpec { partition_key_values: pairs.iter().map(pair).collect() }
+    pb::PbPartitionSpec {
+        partition_key_values: pairs.iter().map(pair).collect(),
+    }
 }
 
 /// A log table with the columns `a INT, b STRING`, as in the cases of
@@ -45,26 +47,19 @@ pub fn spec(pairs: &[(&str, &str)]) -> pb::PbPartitionSpec {
 /// # Panics
 /// Never: the columns are a schema.
 pub fn ab(buckets: i32) -> TableDescriptor {
-    let columns =
-        [("a", DataType::nullable(TypeKind::Int)), ("b", DataType::nullable(TypeKind::String))];
-    let schema = Schema::of(columns).expect("a schema");
-    TableDescriptor::new(schema).distributed_by(buckets, Vec::<String>::new())
+    log_table(&[("a", TypeKind::Int), ("b", TypeKind::String)], buckets)
 }
 
-/// Makes descriptors from columns.
-#[derive(Clone, Copy, Debug)]
-pub struct TableSource;
-
-impl TableSource {
-    /// A log table of nullable columns.
-    ///
-    /// # Panics
-    /// If the columns are no schema.
-    pub fn of(columns: &[(&str, TypeKind)], buckets: i32) -> TableDescriptor {
-        let columns = columns.iter().map(|(name, kind)| (*name, DataType::nullable(kind.clone())));
-        let schema = Schema::of(columns).expect("a schema");
-        TableDescriptor::new(schema).distributed_by(buckets, Vec::<String>::new())
-    }
+/// A log table of nullable columns.
+///
+/// # Panics
+/// If the columns are no schema.
+pub fn log_table(columns: &[(&str, TypeKind)], buckets: i32) -> TableDescriptor {
+    let columns = columns
+        .iter()
+        .map(|(name, kind)| (*name, DataType::nullable(kind.clone())));
+    let schema = Schema::of(columns).expect("a schema");
+    TableDescriptor::new(schema).distributed_by(buckets, Vec::<String>::new())
 }
 
 impl Table {
@@ -111,7 +106,11 @@ impl Table {
     /// A fetch of buckets of a plain table, from these offsets on, that does not
     /// wait.
     pub fn fetch(&self, buckets: impl IntoIterator<Item = (i32, i64)>) -> pb::FetchLogRequest {
-        self.fetch_of(buckets.into_iter().map(|(bucket, offset)| (None, bucket, offset)))
+        self.fetch_of(
+            buckets
+                .into_iter()
+                .map(|(bucket, offset)| (None, bucket, offset)),
+        )
     }
 
     /// As [`Table::fetch`], with the partition of each bucket.

@@ -18,7 +18,10 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(value) = ask() {
             return value;
         }
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain for {what}");
+        assert!(
+            Instant::now() < deadline,
+            "waited {PATIENCE:?} in vain for {what}"
+        );
         std::thread::park_timeout(PAUSE);
     }
 }

@@ -78,7 +78,11 @@ impl Wire {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)
             .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
         stream.set_nodelay(true).expect("a socket option");
-        Self { stream, next_id: 0, received: Vec::new() }
+        Self {
+            stream,
+            next_id: 0,
+            received: Vec::new(),
+        }
     }
 
     /// The socket.
@@ -88,7 +92,9 @@ impl Wire {
 
     /// Sends bytes; false if the server has closed the connection.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> bool {
-        self.stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+        self.stream
+            .set_write_timeout(Some(PATIENCE))
+            .expect("a socket option");
         self.stream.write_all(bytes).is_ok()
     }
 
@@ -124,7 +130,8 @@ impl Wire {
     /// # Panics
     /// After [`PATIENCE`].
     pub fn receive(&mut self) -> Answer {
-        self.receive_within(PATIENCE).expect("the server must answer")
+        self.receive_within(PATIENCE)
+            .expect("the server must answer")
     }
 
     /// The next answer, if it comes in time.
@@ -138,7 +145,9 @@ impl Wire {
             if left.is_zero() {
                 return None;
             }
-            self.stream.set_read_timeout(Some(left)).expect("a socket option");
+            self.stream
+                .set_read_timeout(Some(left))
+                .expect("a socket option");
             let mut buffer = [0; 64 << 10];
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Some(Answer::Closed),
@@ -167,7 +176,11 @@ impl Wire {
     /// # Panics
     /// If it does not fit a frame.
     pub fn frame(api_key: i16, api_version: i16, id: i32, body: &[u8]) -> Vec<u8> {
-        let header = RequestHeader { api_key, api_version, request_id: id };
+        let header = RequestHeader {
+            api_key,
+            api_version,
+            request_id: id,
+        };
         let mut frame = header.encode(body.len() as u64).expect("a length").to_vec();
         frame.extend_from_slice(body);
         frame
@@ -181,24 +194,31 @@ impl Wire {
         }
         let rest = self.received.split_off(4 + length);
         let frame = std::mem::replace(&mut self.received, rest).split_off(4);
-        Some(match ResponseFrame::parse(frame.into()).expect("a response") {
-            ResponseFrame::Success { request_id: id, body } => Answer::Success { id, body },
-            ResponseFrame::Error { request_id: id, error } => {
-                let error = error.expect("an error response");
-                Answer::Error {
-                    id,
-                    code: error.error_code.expect("a code"),
-                    message: error.error_message.unwrap_or_default(),
+        Some(
+            match ResponseFrame::parse(frame.into()).expect("a response") {
+                ResponseFrame::Success {
+                    request_id: id,
+                    body,
+                } => Answer::Success { id, body },
+                ResponseFrame::Error {
+                    request_id: id,
+                    error,
+                } => {
+                    let error = error.expect("an error response");
+                    Answer::Error {
+                        id,
+                        code: error.error_code.expect("a code"),
+                        message: error.error_message.unwrap_or_default(),
+                    }
                 }
-            }
-            ResponseFrame::ServerFailure { error } => {
-                let error = error.expect("an error response");
-                Answer::Failure {
-                    code: error.error_code.expect("a code"),
-                    message: error.error_message.unwrap_or_default(),
+                ResponseFrame::ServerFailure { error } => {
+                    let error = error.expect("an error response");
+                    Answer::Failure {
+                        code: error.error_code.expect("a code"),
+                        message: error.error_message.unwrap_or_default(),
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 }
-

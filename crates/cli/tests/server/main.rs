@@ -4,10 +4,21 @@
 //! by row; where it tells another answer for this server than for the reference,
 //! that one is expected.
 
+mod admin;
+mod cluster;
+mod crash;
+mod evolution;
 mod fetch;
+mod formats;
 mod frames;
+mod golden;
 mod list_offsets;
 mod long_poll;
+mod metadata;
+mod partitions;
 mod produce;
+mod sasl;
+mod soak;
+mod start;
 mod support;
 mod writers;
