@@ -40,9 +40,7 @@ async fn main() -> ExitCode {
 async fn run(server: &str) -> Result<()> {
     let connection = table::connect(server).await?;
     let admin = connection.get_admin()?;
-    admin
-        .create_database(table::DATABASE, None, true)
-        .await?;
+    admin.create_database(table::DATABASE, None, true).await?;
     let path = table::path("skew_of_400000");
     admin.drop_table(&path, true).await?;
     table::create(&admin, &path, &descriptor()?).await?;
@@ -114,10 +112,18 @@ async fn load(connection: &FlussConnection, path: &fluss::metadata::TablePath) -
         })
         .collect();
     let schema = Arc::new(ArrowSchema::new(fields));
-    let writer = connection.get_table(path).await?.new_append()?.create_writer()?;
+    let writer = connection
+        .get_table(path)
+        .await?
+        .new_append()?
+        .create_writer()?;
     for number in 0..ROWS / BATCH {
         // One batch in ten has another key than the rest.
-        let key = if number % 10 == 9 { 2 + number as i64 } else { 1 };
+        let key = if number % 10 == 9 {
+            2 + number as i64
+        } else {
+            1
+        };
         writer.append_arrow_batch(batch(&schema, key, number * BATCH)?)?;
     }
     Ok(writer.flush().await?)
@@ -136,7 +142,10 @@ async fn read_all(
     let mut rows = 0;
     while rows < ROWS && start.elapsed() < Duration::from_secs(120) {
         let batches = scanner.poll(Duration::from_millis(500)).await?;
-        rows += batches.iter().map(|batch| batch.num_records()).sum::<usize>();
+        rows += batches
+            .iter()
+            .map(|batch| batch.num_records())
+            .sum::<usize>();
     }
     ensure!(rows == ROWS, "{rows} rows were read");
     Ok(start.elapsed())
