@@ -186,6 +186,9 @@ impl LogTablet {
         }
         if let Err(error) = write(&*file, position) {
             writer.tail_dirty = file.set_len(position).is_err();
+            // A sync beside this may have made the bytes durable: the cut is to
+            // be as well, before anything behind it counts.
+            note_unsynced(writer, Arc::clone(&active));
             return Err(LogError::io("append to", &path(), error));
         }
         Ok(active)
@@ -259,6 +262,9 @@ impl LogTablet {
                 return Err(LogError::io("cut", &path, error));
             }
             writer.tail_dirty = false;
+            if let Some(sealed) = &sealed {
+                note_unsynced(writer, Arc::clone(sealed));
+            }
         }
         let id = self.dir.resources.new_segment_id();
         let interval = self.config.index_interval_bytes;

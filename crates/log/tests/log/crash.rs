@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mainstem_env::{Fault, FileSystem, SeededRng, SimFileSystem, Survival};
-use mainstem_log::{LogConfig, LogTablet};
+use mainstem_log::{Durability, LogConfig, LogTablet};
 
 use crate::support::*;
 
@@ -227,6 +227,65 @@ fn many_lives_of_a_log_each_ended_by_a_power_loss() {
                 fs = fs.power_loss(Survival::Seeded(world.rng.next_u64()));
             }
             let (opened, ledger) = world.check(&fs, &format!("life {life} {survival:?}"));
+            world.resume(ledger, &opened);
+            tablet = opened;
+        }
+    }
+}
+
+/// Failed writes and syncs, opening again in place, kills and power losses, one
+/// after the other in any order.
+#[test]
+fn many_lives_with_every_kind_of_end() {
+    for seed in 500..700 {
+        let mut world = World::new(seed);
+        let mut fs = disk(seed);
+        let (mut tablet, _) = open(&fs, &world.config).unwrap();
+        for life in 0..8 {
+            let fault = [Fault::Io, Fault::DiskFull, Fault::PowerLoss][world.rng.index(3)];
+            let failing = 1 + world.rng.below(120);
+            fs.fail(fs.operations() + failing, fault);
+            world.drive(&tablet, 60);
+            drop(tablet);
+            fs.clear_faults();
+            let end = world.rng.below(3);
+            let what = format!("life {life} {fault:?} {failing} {end}");
+            fs = match (fault, end) {
+                (Fault::PowerLoss, _) | (_, 0) => {
+                    fs.power_loss(Survival::Seeded(world.rng.next_u64()))
+                }
+                (_, 1) => fs.process_kill(),
+                _ => fs,
+            };
+            if world.rng.chance(20) {
+                // The first try to open it meets a fault too.
+                fs.fail(fs.operations() + 1 + world.rng.below(4), fault);
+                let _ = open(&fs, &world.config);
+                fs.clear_faults();
+                fs = fs.power_loss(Survival::Seeded(world.rng.next_u64()));
+            }
+            let (opened, ledger) = world.check(&fs, &what);
+            world.resume(ledger, &opened);
+            tablet = opened;
+        }
+    }
+}
+
+#[test]
+fn without_fsync_a_power_loss_leaves_a_prefix_and_never_a_quarantine() {
+    for seed in 800..900 {
+        let mut world = World::new(seed);
+        world.config.durability = Durability::Os;
+        let mut fs = disk(seed);
+        let (mut tablet, _) = open(&fs, &world.config).unwrap();
+        for life in 0..8 {
+            let failing = 1 + world.rng.below(80);
+            fs.fail(fs.operations() + failing, Fault::PowerLoss);
+            world.drive(&tablet, 60);
+            drop(tablet);
+            fs = fs.power_loss(Survival::Seeded(world.rng.next_u64()));
+            world.durable_end = 0;
+            let (opened, ledger) = world.check(&fs, &format!("life {life}"));
             world.resume(ledger, &opened);
             tablet = opened;
         }
