@@ -134,6 +134,37 @@ fn segments_behind_a_hole_in_the_unsynced_part_are_removed() {
 }
 
 #[test]
+fn the_log_goes_on_in_the_segment_that_the_checkpoint_says_though_it_is_empty_or_gone() {
+    for torn in [Some(0), Some(30), None] {
+        let config = LogConfig {
+            segment_bytes: 1_000,
+            ..LogConfig::default()
+        };
+        let fs = disk(1);
+        let (tablet, _) = open(&fs, &config).unwrap();
+        append(&tablet, &[batch(7, 0, 2, 60), batch(7, 1, 2, 60)], 5).unwrap();
+        tablet.roll(5).unwrap();
+        // Late enough for a checkpoint.
+        tablet.sync(5_000).unwrap();
+        append(&tablet, &[batch(7, 2, 2, 60)], 5_000).unwrap();
+        let fs = fs.process_kill();
+        match torn {
+            Some(len) => edit(&fs, &segment_path(4), |content| content.truncate(len)),
+            None => fs.remove_file(&segment_path(4)).unwrap(),
+        }
+        for sequence in 2..5 {
+            let (tablet, report) = open(&fs, &config).unwrap();
+            assert_eq!(report.quarantine, None, "{torn:?} {sequence}");
+            assert_eq!(report.log_end_offset, 2 * i64::from(sequence), "{torn:?}");
+            append(&tablet, &[batch(7, sequence, 2, 60)], 5).unwrap();
+            // Too soon for another checkpoint.
+            tablet.sync(5).unwrap();
+            assert_eq!(tablet.active_segment_base_offset(), Some(4));
+        }
+    }
+}
+
+#[test]
 fn a_tail_that_was_cut_off_does_not_come_back() {
     for segment_bytes in [120, 250, 1 << 20] {
         let config = LogConfig {
