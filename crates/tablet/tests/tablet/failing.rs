@@ -52,3 +52,33 @@ fn a_disk_that_fails_for_a_while_is_survived() {
         }
     }
 }
+
+#[test]
+fn a_failure_while_a_start_repairs_what_a_crash_left_is_survived() {
+    for seed in 0..40 {
+        for first in 1..12 {
+            let mut world = World::new(seed, Harm::BadDisk);
+            for _ in 0..60 {
+                world.step();
+                world.collect();
+            }
+            let disk = match seed % 3 {
+                0 => world.disk.process_kill(),
+                1 => world.disk.power_loss(Survival::Nothing),
+                _ => world.disk.power_loss(Survival::Seeded(seed)),
+            };
+            for number in first..first + 1 + seed % 3 {
+                disk.fail(number, Fault::Io);
+            }
+            world.restart(disk);
+            for _ in 0..30 {
+                world.step();
+                world.collect();
+            }
+            world.finish();
+            let disk = world.disk.power_loss(Survival::Nothing);
+            world.restart(disk);
+            world.check();
+        }
+    }
+}
