@@ -57,7 +57,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens everything, ports last.
+    /// Takes the ports, opens everything, and serves.
     ///
     /// # Errors
     /// One sentence that says what is wrong and what to do.
@@ -69,6 +69,7 @@ impl Server {
         let bound = bind(&config)?
             .with_credentials(users.clone())
             .with_observer(requests.clone());
+        let http = bind_http(&config).await?;
         let addresses = bound.addresses();
         let data_dir = Arc::new(DataDir::open(&config.data_dir)?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -93,7 +94,7 @@ impl Server {
         console.add_source(requests.clone());
         console.add_source(metrics.clone());
         let mut tasks = Vec::new();
-        let http = serve_http(&config, &console, &shutdown, &mut tasks).await?;
+        let http = serve_http(http, &console, &shutdown, &mut tasks)?;
         let background = Background::start(
             &config,
             coordinator,
@@ -299,26 +300,30 @@ fn register(
     Ok(())
 }
 
-async fn serve_http(
-    config: &ServerConfig,
+async fn bind_http(config: &ServerConfig) -> Result<Option<TcpListener>> {
+    let Some(address) = &config.http.address else {
+        return Ok(None);
+    };
+    match TcpListener::bind((address.host.as_str(), address.port)).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if config.http.is_default => {
+            warn!("no HTTP: {address} cannot be opened ({error}); set mainstem.http.listen");
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!("cannot open mainstem.http.listen {address}; choose another port")
+        }),
+    }
+}
+
+fn serve_http(
+    listener: Option<TcpListener>,
     console: &Arc<Console>,
     shutdown: &CancellationToken,
     tasks: &mut Vec<JoinHandle<()>>,
 ) -> Result<Option<SocketAddr>> {
-    let Some(address) = &config.http.address else {
+    let Some(listener) = listener else {
         return Ok(None);
-    };
-    let listener = match TcpListener::bind((address.host.as_str(), address.port)).await {
-        Ok(listener) => listener,
-        Err(error) if config.http.is_default => {
-            warn!("no HTTP: {address} cannot be opened ({error}); set mainstem.http.listen");
-            return Ok(None);
-        }
-        Err(error) => {
-            return Err(error).with_context(|| {
-                format!("cannot open mainstem.http.listen {address}; choose another port")
-            });
-        }
     };
     let address = listener.local_addr()?;
     let serving = mainstem_console::serve(listener, console.clone(), shutdown.clone());

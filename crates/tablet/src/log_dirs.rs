@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use mainstem_env::FileSystem;
-use mainstem_types::{BucketId, PartitionId, TableBucket};
+use mainstem_types::{BucketId, PartitionId, TableBucket, TableId};
 
 /// The directory of a bucket.
 pub fn directory(root: &Path, bucket: &TableBucket) -> PathBuf {
@@ -16,12 +16,29 @@ pub fn directory(root: &Path, bucket: &TableBucket) -> PathBuf {
         partition_id,
         bucket_id: BucketId(bucket),
     } = bucket;
-    let mut path = root.join(format!("t{table_id}"));
+    let mut path = table_directory(root, *table_id);
     if let Some(PartitionId(partition)) = partition_id {
         path.push(format!("p{partition}"));
     }
     path.push(format!("b{bucket}"));
     path
+}
+
+/// The directory of a table, with those of its buckets or partitions.
+pub fn table_directory(root: &Path, table_id: TableId) -> PathBuf {
+    root.join(format!("t{table_id}"))
+}
+
+/// The directories of the partitions that the buckets belong to.
+pub fn partition_directories(root: &Path, buckets: &[TableBucket]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = buckets
+        .iter()
+        .filter(|bucket| bucket.partition_id.is_some())
+        .filter_map(|bucket| directory(root, bucket).parent().map(Path::to_owned))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
 }
 
 /// The directories of buckets, tables and partitions that no bucket of `wanted`
@@ -73,7 +90,6 @@ fn directories(files: &dyn FileSystem, path: &Path) -> io::Result<Vec<PathBuf>> 
 #[cfg(test)]
 mod tests {
     use mainstem_env::RealFileSystem;
-    use mainstem_types::TableId;
 
     use super::*;
 

@@ -349,7 +349,7 @@ impl Replicas {
 
     /// Takes the replicas away at once, and their files on a thread of its own:
     /// deleting gigabytes must not hold up whoever dropped the table.
-    fn stop(&self, buckets: &[TableBucket]) {
+    fn stop(&self, buckets: &[TableBucket], emptied: Vec<PathBuf>) {
         let stopped: Vec<Arc<Replica>> = {
             let mut replicas = self.replicas.write();
             buckets
@@ -357,12 +357,10 @@ impl Replicas {
                 .filter_map(|bucket| replicas.remove(bucket))
                 .collect()
         };
-        if stopped.is_empty() {
-            return;
-        }
         for replica in &stopped {
             replica.stop();
         }
+        let files = self.resources.file_system().clone();
         let delete = move || {
             for replica in stopped {
                 if let Err(error) = replica.log().remove() {
@@ -370,6 +368,11 @@ impl Replicas {
                     let bucket = replica.bucket();
                     warn!(%bucket, %error, "cannot remove a dropped log now");
                 }
+            }
+            for dir in emptied {
+                // It is missing if nothing was ever written; if it is not empty,
+                // the next start looks into it.
+                let _ = files.remove_dir(&dir);
             }
         };
         if self.simulated {
@@ -409,9 +412,16 @@ impl CatalogListener for Replicas {
             }
             CatalogChange::TableDropped { table_id, buckets } => {
                 self.tables.write().remove(table_id);
-                self.stop(buckets);
+                let mut emptied = log_dirs::partition_directories(&self.log_dir, buckets);
+                emptied.push(log_dirs::table_directory(&self.log_dir, *table_id));
+                self.stop(buckets, emptied);
             }
-            CatalogChange::PartitionDropped { buckets, .. } => self.stop(buckets),
+            CatalogChange::PartitionDropped { buckets, .. } => {
+                self.stop(
+                    buckets,
+                    log_dirs::partition_directories(&self.log_dir, buckets),
+                );
+            }
         }
     }
 }

@@ -488,9 +488,9 @@ fn writers_are_known_again_whatever_is_left_of_their_checkpoint() {
             sequence += 1;
         }
         if orderly {
-            drop(server.stop())
+            server.stop();
         } else {
-            server.kill()
+            server.kill();
         }
         for (bucket, (_, spoil)) in (0..).zip(SPOILT) {
             spoil(&server.bucket_dir(table.id, None, bucket));

@@ -9,7 +9,7 @@ mod expected;
 mod prepare;
 mod requests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mainstem_protocol::ApiKey;
@@ -78,7 +78,8 @@ const COMPARED: [&str; 6] = [
 
 /// Fields that release 1.0.0 has and the recorded server had not, or that this
 /// server sends where it need not.
-const MORE: [&str; 8] = [
+const MORE: [&str; 9] = [
+    "challenge",
     "bucket_count",
     "bucket_count_epoch",
     "isr",
@@ -118,39 +119,60 @@ fn is_per_bucket(key: ApiKey) -> bool {
     )
 }
 
-/// The comparable form of a success.
+/// The comparable form of a success: a line per field, or per bucket of an answer
+/// about buckets. Their order is free (wire.md §4.8), and that of the recorded
+/// servers is one of hashes.
 fn shape(
     key: ApiKey,
     exchange: &Exchange,
     lines: Vec<(String, String)>,
     theirs: bool,
-) -> BTreeSet<String> {
+) -> Vec<String> {
     let replaced = OTHER_INNER_CODES
         .iter()
         .find(|(seq, ..)| *seq == exchange.seq);
-    lines
+    let mut shown: BTreeMap<String, String> = BTreeMap::new();
+    for (path, mut value) in lines {
+        let name = last(&path).to_owned();
+        if MORE.contains(&&*name) {
+            continue;
+        }
+        if let Some((_, from, to, _)) = replaced
+            && theirs
+            && name == "error_code"
+            && value == from.to_string()
+        {
+            value = to.to_string();
+        }
+        let value = if COMPARED.contains(&&*name) {
+            format!("{name} = {value}")
+        } else {
+            name
+        };
+        // Fields of one entry of a list of buckets stand together.
+        let group = match path.rfind("buckets_resp.") {
+            Some(at) if is_per_bucket(key) => {
+                let end = path[at + 13..]
+                    .find('.')
+                    .map_or(path.len(), |dot| at + 13 + dot);
+                path[..end].to_owned()
+            }
+            _ => without_positions(&path),
+        };
+        let line = shown.entry(group).or_default();
+        if is_per_bucket(key) || line.is_empty() {
+            line.push_str(&value);
+            line.push(' ');
+        }
+    }
+    if is_per_bucket(key) {
+        let mut entries: Vec<String> = shown.into_values().collect();
+        entries.sort();
+        return entries;
+    }
+    shown
         .into_iter()
-        .filter(|(path, _)| !MORE.contains(&last(path)))
-        .map(|(path, value)| {
-            let path = if is_per_bucket(key) {
-                path
-            } else {
-                without_positions(&path)
-            };
-            let mut value = value;
-            if let Some((_, from, to, _)) = replaced
-                && theirs
-                && path.ends_with("error_code")
-                && value == from.to_string()
-            {
-                value = to.to_string();
-            }
-            if COMPARED.contains(&last(&path)) {
-                format!("{path} = {value}")
-            } else {
-                path
-            }
-        })
+        .map(|(path, value)| format!("{path}: {value}"))
         .collect()
 }
 
@@ -163,15 +185,14 @@ fn differences(key: ApiKey, exchange: &Exchange, answer: &Answer) -> Option<Stri
     }
     let ours = shape(key, exchange, lines(key, body.clone()), false);
     let theirs = shape(key, exchange, lines(key, exchange.success_body()), true);
-    let missing: Vec<_> = theirs.difference(&ours).collect();
     // Of an open list this server may hold what the recorded one did not.
-    let more: Vec<_> = if is_per_bucket(key) {
-        ours.difference(&theirs).collect()
+    let same = if is_per_bucket(key) {
+        ours == theirs
     } else {
-        Vec::new()
+        theirs.iter().all(|line| ours.contains(line))
     };
-    if !missing.is_empty() || !more.is_empty() {
-        return Some(format!("lacks {missing:?}, has {more:?}"));
+    if !same {
+        return Some(format!("{ours:#?} instead of {theirs:#?}"));
     }
     let ours = batches(key, body.clone());
     let theirs = batches(key, exchange.success_body());
@@ -208,6 +229,9 @@ fn replay(name: char) {
             cluster.prepare(&exchange, key);
         }
         let answer = send(&cluster, &exchange, key);
+        if let Some(key) = key.filter(|_| is_built(&exchange)) {
+            cluster.restore(&exchange, key);
+        }
         let (wanted, got) = (wanted(&exchange), outcome(&answer));
         let text = format!(
             "{} {} ({})",

@@ -275,7 +275,7 @@ fn an_auto_partitioned_table_has_its_partitions_from_the_start_and_they_can_be_w
         ("YEAR", None, true),
         ("MONTH", None, false),
         ("HOUR", None, false),
-        ("YEAR", Some("yyyy'年'"), false),
+        ("YEAR", Some("yyyy'-Y'"), false),
     ] {
         let name = format!("fluss.t{}", tables.len());
         let table = client.create_table(&name, &auto(unit, format));

@@ -187,7 +187,7 @@ fn bad_values_are_refused_with_their_key_and_value() {
             "a size",
             set("log.segment.file-size", "12 parsecs"),
             &data_dir,
-            &["log.segment.file-size", "12 parsecs"],
+            &["log.segment.file-size", "parsecs"],
         ),
         (
             "a time",
@@ -285,7 +285,7 @@ fn odd_keys_are_reported_with_the_nearest_known_one() {
         .with("defualt.bucket.number", "3")
         .with("completely.different", "1")
         .with("zookeeper.address", "localhost:2181")
-        .with_config_file("log.segmnt.file-size: 1mb\nkv.snapshot.interval: 5s # five\n")
+        .with_config_file("log.segmnt.file-size: 1mb\ntablet-server.rack: r#1\n")
         .start();
     let log = server.log();
     for words in [
@@ -293,7 +293,7 @@ fn odd_keys_are_reported_with_the_nearest_known_one() {
         "completely.different is not a known option and has no effect",
         "log.segmnt.file-size is not a known option, did you mean log.segment.file-size?",
         "zookeeper.address matters only to a cluster",
-        "#",
+        "the '#' begins a comment",
     ] {
         assert!(log.contains(words), "{words} is not in\n{log}");
     }

@@ -14,6 +14,9 @@ use crate::support::quick;
 const JAAS: &str =
     "PlainLoginModule required user_admin=\"admin-secret\" user_alice=\"alice-secret\";";
 
+/// Added to ids that were unknown there, so that they are unknown here.
+pub const UNKNOWN: i64 = 1_000_000;
+
 /// A server, and what the recorded ids mean here.
 pub struct Cluster {
     server: Server,
@@ -23,6 +26,11 @@ pub struct Cluster {
     tables: HashMap<i64, i64>,
     /// Recorded table and partition id to the partition id here.
     partitions: HashMap<(i64, i64), i64>,
+}
+
+/// Fluss-rs sends an empty token after its login, as the reference asks it to.
+fn is_second_login(exchange: &Exchange) -> bool {
+    exchange.note.starts_with("second") || (exchange.cluster, exchange.seq) == ('a', 5)
 }
 
 impl Cluster {
@@ -51,7 +59,7 @@ impl Cluster {
             partitions: HashMap::new(),
         };
         for at in 0..cluster.recorded.len() {
-            cluster.create(at);
+            cluster.create(at, &[]);
         }
         cluster
     }
@@ -65,7 +73,7 @@ impl Cluster {
         let mut wire = Wire::connect(self.server.listener("CLIENT"));
         let before_login = exchange.error_code == Some(46)
             || exchange.api_key == Some(ApiKey::Authenticate.code());
-        if !before_login || exchange.note.starts_with("second") {
+        if !before_login || is_second_login(exchange) {
             let login = pb::AuthenticateRequest {
                 protocol: Some("PLAIN".to_owned()),
                 token: Some(bytes::Bytes::from_static(b"\0alice\0alice-secret")),
@@ -84,7 +92,7 @@ impl Cluster {
     pub fn map_table(&self, id: &mut Option<i64>) -> i64 {
         let recorded = id.unwrap_or(-1);
         // An id that was unknown there stays one that is unknown here.
-        *id = id.map(|id| self.tables.get(&id).copied().unwrap_or(id + 1_000_000));
+        *id = id.map(|id| self.tables.get(&id).copied().unwrap_or(id + UNKNOWN));
         recorded
     }
 
@@ -94,7 +102,7 @@ impl Cluster {
             self.partitions
                 .get(&(table, id))
                 .copied()
-                .unwrap_or(id + 1_000_000)
+                .unwrap_or(id + UNKNOWN)
         });
     }
 
@@ -146,7 +154,7 @@ impl Cluster {
         };
         match known {
             _ if exists => {}
-            Some(at) => self.create(at),
+            Some(at) => self.create(at, &[]),
             None => {
                 self.ensure_database(name.split('.').next().expect("a database"));
                 self.client().create_table(name, &ab(1));
@@ -154,13 +162,22 @@ impl Cluster {
         }
     }
 
-    /// Makes a recorded table with its partitions and rows.
-    fn create(&mut self, at: usize) {
+    /// Makes a recorded table with its partitions and rows, without these columns.
+    fn create(&mut self, at: usize, left_out: &[String]) {
         let table = self.recorded[at].clone();
         self.ensure_database(table.name.split('.').next().expect("a database"));
         let mut descriptor = table.descriptor.clone();
         if let Some(first) = table.earlier_schemas.first() {
             descriptor["schema"] = first.clone();
+        }
+        if let Some(columns) = descriptor["schema"]["columns"].as_array_mut() {
+            let count = columns.len();
+            columns.retain(|column| !left_out.iter().any(|name| column["name"] == **name));
+            if columns.len() < count
+                && let Some(schema) = descriptor["schema"].as_object_mut()
+            {
+                schema.remove("highest_field_id");
+            }
         }
         // One server holds one replica; auto partitions have their own tests.
         descriptor["properties"]["table.replication.factor"] = "1".into();
@@ -174,7 +191,7 @@ impl Cluster {
             return;
         }
         let mut here = self.client().table(&table.name);
-        if !table.earlier_schemas.is_empty() {
+        if !table.earlier_schemas.is_empty() && left_out.is_empty() {
             self.add_columns(&table);
             here = self.client().table(&table.name);
         }
@@ -202,7 +219,7 @@ impl Cluster {
                     .insert((table.id, *recorded), found.expect("listed").0);
             }
         }
-        if here.descriptor.has_primary_key() {
+        if here.descriptor.has_primary_key() || !left_out.is_empty() {
             return;
         }
         for (partition, bucket, records) in &table.log {
@@ -285,9 +302,41 @@ impl Cluster {
             self.prepare_database(exchange, key, database, code);
         }
         for table in &subject.tables {
+            let known = self.recorded.iter().rposition(|known| known.name == *table);
+            if let Some(at) = known.filter(|_| !subject.added.is_empty()) {
+                self.drop_table(table);
+                self.create(at, &subject.added);
+            }
             self.prepare_table(key, table, code);
             if let Some(pairs) = &subject.partition {
                 self.prepare_partition(key, table, pairs, code);
+            }
+        }
+    }
+
+    /// Makes the recorded tables again that a request has changed.
+    pub fn restore(&mut self, exchange: &Exchange, key: ApiKey) {
+        let subject = subject(exchange, key);
+        let changes_table = matches!(
+            key,
+            ApiKey::CreateTable
+                | ApiKey::DropTable
+                | ApiKey::AlterTable
+                | ApiKey::CreatePartition
+                | ApiKey::DropPartition
+        );
+        let in_database = |table: &RecordedTable| {
+            let database = table.name.split('.').next().map(str::to_owned);
+            subject.database.is_some() && database == subject.database
+        };
+        for at in 0..self.recorded.len() {
+            let table = &self.recorded[at];
+            let name = table.name.clone();
+            if changes_table && subject.tables.contains(&name) {
+                self.drop_table(&name);
+                self.create(at, &[]);
+            } else if in_database(table) {
+                self.ensure_table(&name);
             }
         }
     }

@@ -8,10 +8,10 @@ use mainstem_format::Batches;
 use mainstem_protocol::messages::*;
 use mainstem_protocol::{ApiKey, decode};
 use mainstem_testkit::describe;
-use mainstem_testkit::golden::{Exchange, Kind};
+use mainstem_testkit::golden::Exchange;
 use prost::Message;
 
-use super::prepare::Cluster;
+use super::prepare::{Cluster, UNKNOWN};
 use super::{NOT_BUILT, SHORT_WAIT};
 
 macro_rules! response_lines {
@@ -69,7 +69,7 @@ pub fn lines(key: ApiKey, body: Bytes) -> Vec<(String, String)> {
     )
 }
 
-/// Offsets of the batches of each bucket of a fetch or scan, in their order.
+/// Offsets of the batches of each bucket of a fetch or scan.
 pub fn batches(key: ApiKey, body: Bytes) -> Vec<Vec<(i64, i64)>> {
     let bounds = |records: Option<Bytes>| {
         Batches::new(&records.unwrap_or_default())
@@ -77,7 +77,7 @@ pub fn batches(key: ApiKey, body: Bytes) -> Vec<Vec<(i64, i64)>> {
             .map(|header| (header.base_offset, header.next_offset()))
             .collect()
     };
-    match key {
+    let mut found: Vec<Vec<(i64, i64)>> = match key {
         ApiKey::FetchLog => {
             let answer: FetchLogResponse = decode(body).expect("a whole message");
             let entries = answer
@@ -91,7 +91,10 @@ pub fn batches(key: ApiKey, body: Bytes) -> Vec<Vec<(i64, i64)>> {
             vec![bounds(answer.records)]
         }
         _ => Vec::new(),
-    }
+    };
+    // The order of the buckets is free.
+    found.sort();
+    found
 }
 
 /// A time that is in the future now as it was then.
@@ -150,10 +153,10 @@ pub fn body_for(cluster: &Cluster, exchange: &Exchange, key: ApiKey) -> Bytes {
             }
             encoded(&request)
         }
-        ApiKey::GetMetadata if exchange.kind == Kind::Ok => {
+        ApiKey::GetMetadata => {
             let mut request = MetadataRequest::decode(body).expect("a request");
             for id in &mut request.partitions_id {
-                *id = cluster.partition_anywhere(*id).unwrap_or(*id);
+                *id = cluster.partition_anywhere(*id).unwrap_or(*id + UNKNOWN);
             }
             encoded(&request)
         }
@@ -194,6 +197,8 @@ pub struct Subject {
     pub tables: Vec<String>,
     /// Values of a partition, by key.
     pub partition: Option<Vec<(String, String)>>,
+    /// Columns to add.
+    pub added: Vec<String>,
 }
 
 macro_rules! subject {
@@ -219,6 +224,14 @@ macro_rules! subject {
             ApiKey::DropPartition => {
                 let request = DropPartitionRequest::decode($body).expect("a request");
                 with_partition(request.table_path, request.partition_spec)
+            }
+            ApiKey::AlterTable => {
+                let request = AlterTableRequest::decode($body).expect("a request");
+                Subject {
+                    tables: request.table_path.as_ref().and_then(name).into_iter().collect(),
+                    added: request.add_columns.into_iter().filter_map(|column| column.column_name).collect(),
+                    ..Subject::default()
+                }
             }
             ApiKey::GetMetadata => {
                 let request = MetadataRequest::decode($body).expect("a request");
@@ -250,7 +263,6 @@ pub fn subject(exchange: &Exchange, key: ApiKey) -> Subject {
             GetTableInfo => GetTableInfoRequest,
             TableExists => TableExistsRequest,
             GetTableSchema => GetTableSchemaRequest,
-            AlterTable => AlterTableRequest,
             ListPartitionInfos => ListPartitionInfosRequest,
             GetLatestKvSnapshots => GetLatestKvSnapshotsRequest,
             GetLakeSnapshot => GetLakeSnapshotRequest

@@ -77,9 +77,7 @@ impl FetchPlan {
         let mut plan = Self {
             follower,
             max_bytes: u64::try_from(request.max_bytes.unwrap_or_default()).ok(),
-            min_bytes: u64::try_from(request.min_bytes.unwrap_or(1))
-                .unwrap_or(0)
-                .max(1),
+            min_bytes: u64::try_from(request.min_bytes.unwrap_or(1)).unwrap_or(0),
             max_wait,
             tables: tables?,
         };
