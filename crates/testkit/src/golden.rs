@@ -91,7 +91,7 @@ pub fn exchanges() -> Vec<Exchange> {
 
 fn exchange(line: &Value) -> Exchange {
     let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-    let bytes = |key: &str| line[key].as_str().map(|text| decode_base64(text));
+    let bytes = |key: &str| line[key].as_str().map(decode_base64);
     let code = |value: &Value| value.as_i64().and_then(|code| i32::try_from(code).ok());
     let short = |key: &str| {
         line[key]
