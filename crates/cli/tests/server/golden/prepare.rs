@@ -3,12 +3,16 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use mainstem_format::LogBatch;
 use mainstem_protocol::ApiKey;
 use mainstem_protocol::messages as pb;
 use mainstem_testkit::golden::{self, Exchange, Kind, RecordedTable};
-use mainstem_testkit::{Client, Server, Wire, ab, path};
+use mainstem_testkit::{BatchBytes, Client, Server, Wire, ab, path};
 
-use super::requests::subject;
+use prost::Message;
+
+use super::expected::{AFTER_DROP, AFTER_PARTITION};
+use super::requests::{body_for, subject};
 use crate::support::quick;
 
 const JAAS: &str =
@@ -78,11 +82,7 @@ impl Cluster {
                 protocol: Some("PLAIN".to_owned()),
                 token: Some(bytes::Bytes::from_static(b"\0alice\0alice-secret")),
             };
-            let answer = wire.call(
-                ApiKey::Authenticate.code(),
-                0,
-                &prost::Message::encode_to_vec(&login),
-            );
+            let answer = wire.call(ApiKey::Authenticate.code(), 0, &login.encode_to_vec());
             answer.expect_success();
         }
         wire
@@ -196,19 +196,10 @@ impl Cluster {
             here = self.client().table(&table.name);
         }
         self.tables.insert(table.id, here.id);
-        let key = &here
-            .descriptor
-            .partition_keys
-            .first()
-            .cloned()
-            .unwrap_or_default();
         for (recorded, value) in &table.partitions {
-            let pair = [(key.as_str(), value.as_str())];
-            let request = pb::CreatePartitionRequest {
-                table_path: Some(here.path()),
-                partition_spec: Some(mainstem_testkit::spec(&pair)),
-                ignore_if_not_exists: Some(true),
-            };
+            let keys = here.descriptor.partition_keys.iter().cloned();
+            let pairs: Vec<_> = keys.zip(value.split('$').map(str::to_owned)).collect();
+            let request = partition_request(&table.name, &pairs);
             // What is expired by now cannot be made again.
             if self.client().code(ApiKey::CreatePartition, &request) == 0 {
                 let listed = self.client().partitions(&here);
@@ -261,30 +252,14 @@ impl Cluster {
         }
     }
 
-    fn partition_request(
-        &self,
-        table: &str,
-        pairs: &[(String, String)],
-    ) -> pb::CreatePartitionRequest {
-        let pairs: Vec<_> = pairs
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
-        pb::CreatePartitionRequest {
-            table_path: Some(path(table)),
-            partition_spec: Some(mainstem_testkit::spec(&pairs)),
-            ignore_if_not_exists: Some(true),
-        }
-    }
-
     fn ensure_partition(&self, table: &str, pairs: &[(String, String)]) {
-        let request = self.partition_request(table, pairs);
+        let request = partition_request(table, pairs);
         let code = self.client().code(ApiKey::CreatePartition, &request);
         assert_eq!(code, 0, "{table} {pairs:?}");
     }
 
     fn drop_partition(&self, table: &str, pairs: &[(String, String)]) {
-        let request = self.partition_request(table, pairs);
+        let request = partition_request(table, pairs);
         let drop = pb::DropPartitionRequest {
             table_path: request.table_path,
             partition_spec: request.partition_spec,
@@ -298,18 +273,72 @@ impl Cluster {
     pub fn prepare(&mut self, exchange: &Exchange, key: ApiKey) {
         let subject = subject(exchange, key);
         let code = exchange.error_code.unwrap_or_default();
+        if let Some((_, table)) = AFTER_DROP.iter().find(|(seq, _)| *seq == exchange.seq) {
+            self.drop_table(table);
+            return;
+        }
+        if let Some((_, table, pairs)) = AFTER_PARTITION
+            .iter()
+            .find(|(seq, ..)| *seq == exchange.seq)
+        {
+            let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            self.ensure_table(table);
+            self.ensure_partition(table, &pairs.iter().map(owned).collect::<Vec<_>>());
+        }
+        if key == ApiKey::ProduceLog && exchange.kind == Kind::Ok {
+            self.catch_up_writers(exchange);
+        }
         if let Some(database) = &subject.database {
             self.prepare_database(exchange, key, database, code);
         }
         for table in &subject.tables {
             let known = self.recorded.iter().rposition(|known| known.name == *table);
-            if let Some(at) = known.filter(|_| !subject.added.is_empty()) {
+            if let Some(at) = known.filter(|_| !subject.added.is_empty() && code == 0) {
                 self.drop_table(table);
                 self.create(at, &subject.added);
             }
-            self.prepare_table(key, table, code);
+            self.prepare_table(exchange, key, table, code);
             if let Some(pairs) = &subject.partition {
                 self.prepare_partition(key, table, pairs, code);
+            }
+        }
+    }
+
+    /// Sends what the writers of a request had sent before, which was not recorded.
+    fn catch_up_writers(&self, exchange: &Exchange) {
+        let request = body_for(self, exchange, ApiKey::ProduceLog);
+        let mut request = pb::ProduceLogRequest::decode(request).expect("a request");
+        if !matches!(request.acks, Some(-1..=1)) {
+            return;
+        }
+        let answer: pb::ProduceLogResponse =
+            Message::decode(exchange.success_body()).expect("a message");
+        let accepted = |bucket: Option<i32>| {
+            let mut entries = answer.buckets_resp.iter();
+            entries.any(|entry| entry.bucket_id == bucket && entry.base_offset.is_some())
+        };
+        request
+            .buckets_req
+            .retain(|entry| accepted(entry.bucket_id));
+        for entry in &request.buckets_req {
+            let records = entry.records.clone().expect("records");
+            let Ok(batch) = LogBatch::parse(&records) else {
+                continue;
+            };
+            let header = *batch.header();
+            for sequence in 0..header.batch_sequence {
+                let earlier =
+                    BatchBytes(batch.bytes().to_vec()).with_writer(header.writer_id, sequence);
+                let entry = pb::PbProduceLogReqForBucket {
+                    records: Some(earlier.into()),
+                    ..entry.clone()
+                };
+                let request = pb::ProduceLogRequest {
+                    buckets_req: vec![entry],
+                    ..request.clone()
+                };
+                // Those that are known already are repeats, or too old to be that.
+                self.client().produce(&request);
             }
         }
     }
@@ -332,7 +361,10 @@ impl Cluster {
         for at in 0..self.recorded.len() {
             let table = &self.recorded[at];
             let name = table.name.clone();
-            if changes_table && subject.tables.contains(&name) {
+            let dropped = AFTER_DROP
+                .iter()
+                .any(|(seq, table)| *seq == exchange.seq && *table == name);
+            if dropped || (changes_table && subject.tables.contains(&name)) {
                 self.drop_table(&name);
                 self.create(at, &[]);
             } else if in_database(table) {
@@ -348,8 +380,7 @@ impl Cluster {
             (ApiKey::DropDatabase, 5) => self.ensure_table(&format!("{database}.t")),
             (ApiKey::DatabaseExists, _) => {
                 let body = exchange.success_body();
-                let answer: pb::DatabaseExistsResponse =
-                    prost::Message::decode(body).expect("a message");
+                let answer: pb::DatabaseExistsResponse = Message::decode(body).expect("a message");
                 if answer.exists == Some(true) {
                     self.ensure_database(database);
                 } else {
@@ -361,7 +392,17 @@ impl Cluster {
         }
     }
 
-    fn prepare_table(&mut self, key: ApiKey, table: &str, code: i32) {
+    fn prepare_table(&mut self, exchange: &Exchange, key: ApiKey, table: &str, code: i32) {
+        if key == ApiKey::TableExists && exchange.kind == Kind::Ok {
+            let body = exchange.success_body();
+            let answer: pb::TableExistsResponse = Message::decode(body).expect("a message");
+            if answer.exists == Some(true) {
+                self.ensure_table(table);
+            } else {
+                self.drop_table(table);
+            }
+            return;
+        }
         match (key, code) {
             (_, 7 | 9) | (ApiKey::GetMetadata, -1)
                 if !self.recorded.iter().any(|known| known.name == table) =>
@@ -378,7 +419,6 @@ impl Cluster {
                 self.drop_database(table.split('.').next().expect("a database"))
             }
             (ApiKey::CreateTable, _) | (_, 4 | 7 | 15 | 16) => {}
-            (ApiKey::TableExists, _) => {}
             (ApiKey::CreatePartition | ApiKey::DropPartition, 0 | 36 | 42 | 45) => {
                 self.ensure_table(table)
             }
@@ -402,12 +442,24 @@ impl Cluster {
             (ApiKey::CreatePartition, 45) => {
                 for filler in 0..5 {
                     let pair = [(pairs[0].0.clone(), format!("filler{filler}"))];
-                    let request = self.partition_request(table, &pair);
+                    let request = partition_request(table, &pair);
                     // Full is what it should be.
                     let _ = self.client().code(ApiKey::CreatePartition, &request);
                 }
             }
             _ => {}
         }
+    }
+}
+
+fn partition_request(table: &str, pairs: &[(String, String)]) -> pb::CreatePartitionRequest {
+    let pairs: Vec<_> = pairs
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    pb::CreatePartitionRequest {
+        table_path: Some(path(table)),
+        partition_spec: Some(mainstem_testkit::spec(&pairs)),
+        ignore_if_not_exists: Some(true),
     }
 }

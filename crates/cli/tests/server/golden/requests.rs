@@ -69,29 +69,20 @@ pub fn lines(key: ApiKey, body: Bytes) -> Vec<(String, String)> {
     )
 }
 
-/// Offsets of the batches of each bucket of a fetch or scan.
-pub fn batches(key: ApiKey, body: Bytes) -> Vec<Vec<(i64, i64)>> {
+/// Offsets of the batches of each bucket of a fetch.
+pub fn batches(body: Bytes) -> Vec<Vec<(i64, i64)>> {
     let bounds = |records: Option<Bytes>| {
         Batches::new(&records.unwrap_or_default())
             .map(|batch| *batch.expect("a batch").header())
             .map(|header| (header.base_offset, header.next_offset()))
             .collect()
     };
-    let mut found: Vec<Vec<(i64, i64)>> = match key {
-        ApiKey::FetchLog => {
-            let answer: FetchLogResponse = decode(body).expect("a whole message");
-            let entries = answer
-                .tables_resp
-                .into_iter()
-                .flat_map(|table| table.buckets_resp);
-            entries.map(|entry| bounds(entry.records)).collect()
-        }
-        ApiKey::LimitScan => {
-            let answer: LimitScanResponse = decode(body).expect("a whole message");
-            vec![bounds(answer.records)]
-        }
-        _ => Vec::new(),
-    };
+    let answer: FetchLogResponse = decode(body).expect("a whole message");
+    let entries = answer
+        .tables_resp
+        .into_iter()
+        .flat_map(|table| table.buckets_resp);
+    let mut found: Vec<Vec<(i64, i64)>> = entries.map(|entry| bounds(entry.records)).collect();
     // The order of the buckets is free.
     found.sort();
     found
