@@ -167,8 +167,17 @@ pub(crate) fn recover(dir: &BucketDir, config: &LogConfig) -> Result<Recovered, 
         .collect();
     found.sort_unstable_by_key(|segment| segment.base_offset);
     let bases: BTreeSet<i64> = found.iter().map(|segment| segment.base_offset).collect();
+    // The checkpoint that says so may be there and not durable, when its sync
+    // failed or was cut short. If it went and the files had gone, they would
+    // seem to be lost.
+    let may_delete = first_base <= found.first().map_or(first_base, |first| first.base_offset)
+        || dir
+            .sync()
+            .inspect_err(|error| tracing::warn!(%error, "leftovers stay"))
+            .is_ok();
     for entry in &files {
-        let deleted = base_offset_of(&entry.name, ".log").is_some_and(|base| base < first_base);
+        let deleted =
+            may_delete && base_offset_of(&entry.name, ".log").is_some_and(|base| base < first_base);
         let orphan = base_offset_of(&entry.name, ".index")
             .is_some_and(|base| base < first_base || !bases.contains(&base));
         if deleted || orphan || entry.name.ends_with(".tmp") {

@@ -192,6 +192,35 @@ fn a_checkpoint_captured_before_a_deletion_does_not_replace_that_of_the_deletion
 }
 
 #[test]
+fn a_deletion_whose_checkpoint_may_not_be_durable_is_finished_only_once_it_is() {
+    // Every operation of the deletion fails, then every one of the next open.
+    for failing in 1..=9 {
+        for failing_open in 1..=6 {
+            let fs = disk(failing);
+            let (tablet, config, ledger) = filled(&fs);
+            tablet.sync(1_000).unwrap();
+            fs.fail(fs.operations() + failing, Fault::DiskFull);
+            let _ = tablet.delete_segments_before(8, 1_000);
+            drop(tablet);
+            fs.clear_faults();
+            fs.fail(fs.operations() + failing_open, Fault::PowerLoss);
+            let _ = open(&fs, &config);
+            for seed in 0..20 {
+                let fs = fs.power_loss(Survival::Seeded(seed));
+                let (tablet, report) = open(&fs, &config).unwrap();
+                assert_eq!(report.quarantine, None, "{failing} {failing_open} {seed}");
+                let start = tablet.log_start_offset();
+                assert!(start == 0 || start == 8);
+                assert_eq!(
+                    read_all(&tablet, start, i64::MAX, 1 << 20),
+                    ledger.bytes(start, 20)
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_crash_during_a_deletion_leaves_the_old_or_the_new_start() {
     let mut number = 1;
     loop {
