@@ -188,7 +188,7 @@ impl LogTablet {
             writer.tail_dirty = file.set_len(position).is_err();
             // A sync beside this may have made the bytes durable: the cut is to
             // be as well, before anything behind it counts.
-            note_unsynced(writer, Arc::clone(&active));
+            note_unsynced(writer, &active);
             return Err(LogError::io("append to", &path(), error));
         }
         Ok(active)
@@ -263,7 +263,7 @@ impl LogTablet {
             }
             writer.tail_dirty = false;
             if let Some(sealed) = &sealed {
-                note_unsynced(writer, Arc::clone(sealed));
+                note_unsynced(writer, sealed);
             }
         }
         let id = self.dir.resources.new_segment_id();
@@ -312,7 +312,7 @@ impl LogTablet {
         writer.last_append_ms = now_ms;
         writer.checkpoint.bytes_since += bytes;
         writer.checkpoint.touch(now_ms);
-        note_unsynced(writer, active);
+        note_unsynced(writer, &active);
         self.appends_since_sync.fetch_add(1, Ordering::Relaxed);
         self.written_end.store(end_offset, Ordering::Release);
         Appended {
@@ -331,7 +331,7 @@ impl LogTablet {
     }
 }
 
-fn note_unsynced(writer: &mut MutexGuard<'_, Writer>, active: Arc<Segment>) {
+fn note_unsynced(writer: &mut MutexGuard<'_, Writer>, active: &Arc<Segment>) {
     let file = writer.active_file.clone();
     let segments = &mut writer.unsynced.segments;
     if segments
@@ -341,7 +341,7 @@ fn note_unsynced(writer: &mut MutexGuard<'_, Writer>, active: Arc<Segment>) {
         return;
     }
     segments.push(UnsyncedSegment {
-        segment: active,
+        segment: Arc::clone(active),
         file,
     });
     if let Some(old) = segments.len().checked_sub(UNSYNCED_HANDLES + 1) {

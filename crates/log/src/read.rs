@@ -141,6 +141,15 @@ impl LogTablet {
         Ok(slice.finish())
     }
 
+    /// Whether a read from `offset` on finds everything in memory in all
+    /// likelihood: in the segment that is being written, whose index is loaded.
+    /// Others may wait for the disk, or walk over a segment to build its index.
+    #[must_use]
+    pub fn is_recent(&self, offset: i64) -> bool {
+        let active = self.segments.read().back().cloned();
+        active.is_some_and(|active| offset >= active.base_offset() && active.is_indexed())
+    }
+
     /// Whether `offset` may be read or waited at.
     pub(crate) fn check_in_range(&self, offset: i64) -> Result<(), LogError> {
         let (start, end) = (self.log_start_offset(), self.end_offset());

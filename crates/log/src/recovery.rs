@@ -713,9 +713,15 @@ impl<'a> Recovery<'a> {
             _ => UnsyncedDirs::Lineage,
         };
         let unsynced = Unsynced {
+            // The last one also when its batches are synced: bytes of a failed
+            // append may have been cut off behind them, and could come back.
             segments: segments
                 .iter()
-                .filter(|segment| segment.end().offset > synced_end)
+                .enumerate()
+                .filter(|(index, segment)| {
+                    index + 1 == segments.len() || segment.end().offset > synced_end
+                })
+                .map(|(_, segment)| segment)
                 .map(|segment| UnsyncedSegment {
                     segment: Arc::clone(segment),
                     file: None,

@@ -161,6 +161,11 @@ impl Segment {
             .map(drop)
     }
 
+    /// Whether the index is loaded. Somebody may be loading it: then not yet.
+    pub fn is_indexed(&self) -> bool {
+        self.index.try_lock().is_some_and(|index| index.is_some())
+    }
+
     pub fn unload_index(&self) {
         // A busy index is in use; it is unloaded another time.
         if let Some(mut index) = self.index.try_lock()
