@@ -26,12 +26,27 @@ const NAME_DIGITS: usize = 20;
 #[derive(Clone, Debug)]
 pub(crate) struct BucketDir {
     pub resources: Arc<LogResources>,
-    path: PathBuf,
+    path: Arc<Path>,
+    /// Whether reads may wait for the disk. If not they fail with `WouldBlock`
+    /// where they would have to.
+    pub waits: bool,
 }
 
 impl BucketDir {
     pub fn new(resources: Arc<LogResources>, path: PathBuf) -> Self {
-        Self { resources, path }
+        Self {
+            resources,
+            path: path.into(),
+            waits: true,
+        }
+    }
+
+    /// The same directory for reads that must not wait for the disk.
+    pub fn without_waiting(&self) -> Self {
+        Self {
+            waits: false,
+            ..self.clone()
+        }
     }
 
     pub fn fs(&self) -> &dyn FileSystem {
@@ -127,6 +142,30 @@ impl BucketDir {
         };
         write().map_err(|error| LogError::io("write", &path, error))
     }
+}
+
+/// Fills `buffer` from `position` on.
+///
+/// # Errors
+/// `WouldBlock` if not all of it is in memory and the read may not wait.
+pub(crate) fn read_exact(
+    file: &dyn StorageFile,
+    buffer: &mut [u8],
+    position: u64,
+    waits: bool,
+) -> io::Result<()> {
+    if waits {
+        return file.read_exact_at(buffer, position);
+    }
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.try_read_cached(&mut buffer[filled..], position + filled as u64)? {
+            // The end of what is in memory, or of the file: a read that waits tells.
+            0 => return Err(io::ErrorKind::WouldBlock.into()),
+            count => filled += count,
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn segment_name(base_offset: i64) -> String {

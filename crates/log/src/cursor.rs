@@ -127,6 +127,7 @@ impl BatchCursor<'_> {
             .into_iter()
             .next()
         else {
+            self.tablet.check_in_range(self.next_offset)?;
             return Ok(false);
         };
         let opened = (|| {

@@ -126,6 +126,11 @@ impl LogError {
         }
     }
 
+    /// Whether a read that may not wait would have to.
+    pub(crate) fn would_block(&self) -> bool {
+        matches!(self, Self::Storage { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Whether a file that was expected is not there, because it was deleted
     /// while a reader was on its way to it.
     pub(crate) fn is_missing_file(&self) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mainstem_env::StorageFile;
 use mainstem_format::header::{BatchHeader, MAX_HEADER_LEN, MIN_HEADER_LEN};
 
+use crate::bucket_dir::read_exact;
 use crate::error::LogError;
 use crate::sparse_index::Boundary;
 
@@ -26,6 +27,7 @@ pub(crate) struct HeaderReader {
     buffer_start: u64,
     /// Size of the last batch, to guess the next.
     last_batch_len: usize,
+    waits: bool,
 }
 
 /// Why a walk stopped.
@@ -36,6 +38,11 @@ pub(crate) enum WalkError {
 }
 
 impl WalkError {
+    /// Whether the walk may not wait for the disk and would have to.
+    pub fn would_block(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// The error of a walk that stopped at `position` of the file at `path`.
     pub fn at(self, path: std::path::PathBuf, position: u64) -> LogError {
         match self {
@@ -54,7 +61,14 @@ impl HeaderReader {
             buffer: Vec::new(),
             buffer_start: 0,
             last_batch_len: 0,
+            waits: true,
         }
+    }
+
+    /// Whether the walk may wait for the disk.
+    pub fn waiting(mut self, waits: bool) -> Self {
+        self.waits = waits;
+        self
     }
 
     /// Where the next batch begins.
@@ -117,7 +131,7 @@ impl HeaderReader {
             // Bounded by the file and by READ_AHEAD_BYTES.
             self.buffer.resize(wanted.max(len).min(left as usize), 0);
             self.buffer_start = position;
-            let result = self.file.read_exact_at(&mut self.buffer, position);
+            let result = read_exact(&*self.file, &mut self.buffer, position, self.waits);
             if result.is_err() {
                 self.buffer.clear();
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use mainstem_env::StorageFile;
 
+use crate::bucket_dir::{BucketDir, read_exact};
 use crate::error::LogError;
 use crate::segment::Segment;
 use crate::sparse_index::Boundary;
@@ -108,6 +109,22 @@ impl LogTablet {
     /// [`LogError::Damaged`] when the log is not what it was when written;
     /// [`LogError::Storage`] when it cannot be read.
     pub fn read(&self, request: &ReadRequest) -> Result<LogSlice, LogError> {
+        self.read_in(&self.dir, request)
+    }
+
+    /// As [`read`](Self::read), but never waits for the disk: `None` if it would
+    /// have to.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn try_read(&self, request: &ReadRequest) -> Result<Option<LogSlice>, LogError> {
+        match self.read_in(&self.dir.without_waiting(), request) {
+            Err(error) if error.would_block() => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    fn read_in(&self, dir: &BucketDir, request: &ReadRequest) -> Result<LogSlice, LogError> {
         let start_offset = request.start_offset;
         self.check_in_range(start_offset)?;
         let limit = request.end_offset_limit.min(self.end_offset());
@@ -118,7 +135,7 @@ impl LogTablet {
                 if !slice.wants_more(request, limit) {
                     break;
                 }
-                match slice.add_segment(self, segment, request, limit) {
+                match slice.add_segment(dir, segment, request, limit) {
                     Ok(SegmentRead::Whole) => {}
                     Ok(SegmentRead::Part) => return Ok(slice.finish()),
                     // Deleted by retention while on the way to it.
@@ -134,7 +151,11 @@ impl LogTablet {
                 }
             }
             if slice.end_offset == before {
-                // The log was cut below the limit meanwhile.
+                // The log was cut below the limit meanwhile, or deleted up to
+                // somewhere behind the next offset.
+                if slice.len == 0 {
+                    self.check_in_range(start_offset)?;
+                }
                 break;
             }
         }
@@ -164,11 +185,14 @@ impl LogTablet {
         }
     }
 
-    /// Some segments in order, beginning with the one that contains `offset`.
+    /// Some segments in order, beginning with the one that contains `offset`;
+    /// none when retention has deleted that.
     pub(crate) fn segments_from(&self, offset: i64) -> Vec<Arc<Segment>> {
         let segments = self.segments.read();
         let after = segments.partition_point(|segment| segment.base_offset() <= offset);
-        let first = after.saturating_sub(1);
+        let Some(first) = after.checked_sub(1) else {
+            return Vec::new();
+        };
         segments
             .range(first..)
             .take(SEGMENTS_AT_ONCE)
@@ -213,12 +237,11 @@ impl SliceBuilder {
 
     fn add_segment(
         &mut self,
-        tablet: &LogTablet,
+        dir: &BucketDir,
         segment: &Arc<Segment>,
         request: &ReadRequest,
         limit: i64,
     ) -> Result<SegmentRead, LogError> {
-        let dir = &tablet.dir;
         segment.check(dir)?;
         let segment_end = segment.end();
         let start = if self.end_offset > segment.base_offset() {
@@ -250,7 +273,7 @@ impl SliceBuilder {
             end = segment.batch_end(dir, start)?;
         }
         if end.position > start.position {
-            self.add_range(segment.open(dir)?, start, end)
+            self.add_range(segment.open(dir)?, start, end, dir.waits)
                 .map_err(|error| {
                     LogError::io("read", &dir.segment_path(segment.base_offset()), error)
                 })?;
@@ -267,12 +290,13 @@ impl SliceBuilder {
         file: Arc<dyn StorageFile>,
         start: Boundary,
         end: Boundary,
+        waits: bool,
     ) -> std::io::Result<()> {
         let len = end.position - start.position;
         if len <= INLINE_BYTES {
             let at = self.inline.len();
             self.inline.resize(at + len as usize, 0);
-            file.read_exact_at(&mut self.inline[at..], start.position)?;
+            read_exact(&*file, &mut self.inline[at..], start.position, waits)?;
         } else {
             self.flush_inline();
             self.file_ranges += 1;

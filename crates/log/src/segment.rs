@@ -105,6 +105,9 @@ impl Segment {
             .handles
             .get_or_open(self.id, || {
                 let path = path.insert(dir.segment_path(self.base_offset));
+                if !dir.waits {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
                 dir.fs().open(path, OpenMode::Read)
             })
             .map_err(|error| {
@@ -199,6 +202,18 @@ impl Segment {
         dir: &BucketDir,
         look: impl FnOnce(&SparseIndex) -> T,
     ) -> Result<T, LogError> {
+        if !dir.waits {
+            // Somebody may hold it while he reads the index from the disk.
+            let index = self.index.try_lock();
+            return match index.as_ref().and_then(|index| index.as_deref()) {
+                Some(index) => Ok(look(index)),
+                None => {
+                    let path = dir.segment_path(self.base_offset);
+                    let error = io::ErrorKind::WouldBlock.into();
+                    Err(LogError::io("load the index of", &path, error))
+                }
+            };
+        }
         let mut index = self.index.lock();
         if let Some(index) = index.as_deref() {
             return Ok(look(index));
@@ -306,7 +321,8 @@ impl Segment {
 
     /// Where the batch ends that begins at `start`, before the end of the segment.
     pub fn batch_end(&self, dir: &BucketDir, start: Boundary) -> Result<Boundary, LogError> {
-        let mut reader = HeaderReader::new(self.open(dir)?, start, self.end().position);
+        let mut reader =
+            HeaderReader::new(self.open(dir)?, start, self.end().position).waiting(dir.waits);
         match reader.next() {
             Ok(_) => Ok(reader.at()),
             Err(error) => Err(self.walk_error(dir, start.position, error)),
@@ -361,7 +377,8 @@ impl Segment {
             if start == end {
                 return Ok(end);
             }
-            let mut reader = HeaderReader::new(self.open(dir)?, start, end.position);
+            let mut reader =
+                HeaderReader::new(self.open(dir)?, start, end.position).waiting(dir.waits);
             let walked = loop {
                 let at = reader.at();
                 match reader.next() {
@@ -373,13 +390,16 @@ impl Segment {
             };
             match walked {
                 Ok(at) => {
-                    if let Some(index) = self.index.lock().as_deref_mut() {
+                    // A hint only: not worth waiting for whoever reads the index.
+                    if let Some(mut index) = self.index.try_lock()
+                        && let Some(index) = index.as_deref_mut()
+                    {
                         index.remember(at);
                     }
                     return Ok(at);
                 }
                 Err((at, error)) => {
-                    if rebuilt || at != start || start.position == 0 {
+                    if rebuilt || at != start || start.position == 0 || error.would_block() {
                         return Err(self.walk_error(dir, at.position, error));
                     }
                     tracing::warn!(

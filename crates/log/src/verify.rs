@@ -53,6 +53,7 @@ impl LogTablet {
         while verified.next_offset < log_end && (verified.bytes < max_bytes || verified.bytes == 0)
         {
             let Some(segment) = self.segments_from(verified.next_offset).into_iter().next() else {
+                self.check_in_range(verified.next_offset)?;
                 break;
             };
             let base_offset = segment.base_offset();

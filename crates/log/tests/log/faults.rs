@@ -112,40 +112,42 @@ fn an_error_at_any_operation_loses_nothing_that_was_durable() {
 #[test]
 fn what_a_failed_append_leaves_is_gone_before_anything_follows_it() {
     // The write fails, and in the second case the cut after it as well.
-    for failures in 1..=2 {
+    for (failures, killed) in [(1, false), (2, false), (1, true)] {
         for seed in 0..40 {
-            let fs = disk(seed);
-            let (tablet, _) = open(&fs, &config()).unwrap();
+            let mut fs = disk(seed);
+            let (mut tablet, _) = open(&fs, &config()).unwrap();
             let mut ledger = Ledger::default();
-            let mut add = |batch| {
-                append(&tablet, std::slice::from_ref(&batch), 0).unwrap();
-                ledger.add(&[batch], 0);
-            };
-            add(batch(7, 0, 2, 100));
+            append(&tablet, &[batch(7, 0, 2, 100)], 0).unwrap();
+            ledger.add(&[batch(7, 0, 2, 100)], 0);
+            tablet.sync(0).unwrap();
             for number in 1..=failures {
                 fs.fail(fs.operations() + number, Fault::DiskFull);
             }
             append(&tablet, &[batch(7, 1, 2, 400)], 0).unwrap_err();
+            if killed {
+                fs = fs.process_kill();
+                tablet = open(&fs, &config()).unwrap().0;
+            }
+            let mut batches = Vec::new();
             match seed % 3 {
                 // A smaller one in its place, then the next segment.
-                0 => add(batch(7, 1, 1, 10)),
-                // The next segment at once.
+                0 => batches.push(batch(7, 1, 1, 10)),
+                // The next segment at once, by hand or because it is large.
                 1 => assert!(tablet.roll(0).unwrap()),
-                _ => add(batch(7, 1, 1, 650)),
+                _ => batches.push(batch(7, 1, 1, 650)),
             }
-            let next = ledger.stored.len() as i32;
-            let mut add = |batch| {
+            let next = batches.len() as i32 + 1;
+            batches.extend((next..next + 5).map(|sequence| batch(7, sequence, 1, 500)));
+            for batch in batches {
                 append(&tablet, std::slice::from_ref(&batch), 0).unwrap();
                 ledger.add(&[batch], 0);
-            };
-            for sequence in next..next + 5 {
-                add(batch(7, sequence, 1, 500));
             }
             tablet.close(0).unwrap();
             let end = ledger.end();
-            for fs in [fs.process_kill(), fs.power_loss(Survival::Nothing)] {
+            let losses = (0..20).map(|loss| fs.power_loss(Survival::Seeded(loss)));
+            for fs in losses.chain([fs.process_kill()]) {
                 let (tablet, report) = open(&fs, &config()).unwrap();
-                assert!(report.is_clean(), "{failures} {seed} {report:?}");
+                assert!(report.is_clean(), "{failures} {killed} {seed} {report:?}");
                 assert_eq!(
                     read_all(&tablet, 0, i64::MAX, 1 << 20),
                     ledger.bytes(0, end)
