@@ -1,5 +1,7 @@
 //! `mainstem start`: every role in one process.
 
+use std::future::Future;
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -44,12 +46,19 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         .build()
         .context("cannot start threads")?;
     runtime.block_on(async move {
+        let signal = shutdown_signal()?;
         let server = Server::start(config).await?;
-        for line in server.greeting() {
-            println!("{line}");
-        }
-        server.run_until(shutdown_signal()).await
+        greet(&server.greeting());
+        server.run_until(signal).await
     })
+}
+
+fn greet(lines: &[String]) {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        // Whoever started the server may have closed its end; it serves all the same.
+        let _ = writeln!(out, "{line}");
+    }
 }
 
 fn load(arguments: &StartArguments) -> Result<(ServerConfig, Vec<String>)> {
@@ -99,7 +108,9 @@ fn start_logging(config: &LoggingConfig) -> Result<()> {
         .with_context(|| format!("mainstem.log.level '{}' is not a filter", config.filter))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // It would be told on standard error, which is what cannot be written.
+        .log_internal_errors(false);
     match config.format {
         LogLineFormat::Json => builder.json().init(),
         LogLineFormat::Text => {
@@ -113,19 +124,16 @@ fn start_logging(config: &LoggingConfig) -> Result<()> {
     Ok(())
 }
 
-async fn shutdown_signal() -> &'static str {
+/// Ready at SIGTERM or SIGINT. The handlers are in place when this returns: a
+/// signal that comes during the start stops the server in an orderly way as well.
+fn shutdown_signal() -> Result<impl Future<Output = &'static str>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let wait = |kind| async move {
-        match signal(kind) {
-            Ok(mut stream) => {
-                stream.recv().await;
-            }
-            // Without a handler the default action ends the process anyway.
-            Err(_) => std::future::pending().await,
+    let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
         }
-    };
-    tokio::select! {
-        () = wait(SignalKind::terminate()) => "SIGTERM",
-        () = wait(SignalKind::interrupt()) => "SIGINT",
-    }
+    })
 }

@@ -319,8 +319,10 @@ fn a_batch_that_lost_its_end_is_cut_off_whole() {
     server.kill();
     for lost in 1..count {
         let dir = server.bucket_dir(table.id, None, i32::try_from(lost).expect("in range") - 1);
-        // The mark of what was durable is older after a power cut.
-        let _ = std::fs::remove_file(dir.join("durable.mark"));
+        // What says how much was durable is older after a power cut.
+        for name in ["durable.mark", "checkpoint", "checkpoint.prev"] {
+            remove(&dir.join(name));
+        }
         cut(&last_segment(&dir), lost as u64);
     }
     server.start_again();

@@ -1,10 +1,11 @@
 //! Starts that cannot succeed: one line that says what and what to do, and exit
 //! status 1 (design.md §1). And what a start says about odd settings.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Stdio;
 
-use mainstem_testkit::{ServerOptions, failed_start};
+use mainstem_testkit::{Client, ServerOptions, failed_start, until};
 
 use crate::support::{assert_all_right, quick};
 
@@ -314,4 +315,41 @@ fn the_greeting_tells_where_to_connect() {
     ] {
         assert!(greeting.contains(&words), "{words} is not in\n{greeting}");
     }
+}
+
+/// A pipe whose reader has gone must not end the server.
+#[test]
+fn a_server_lives_on_when_nobody_reads_what_it_prints() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr());
+    let address = port.expect("a free port");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_mainstem"))
+        .args(["start", "--data-dir"])
+        .arg(dir.path().join("data"))
+        .args([
+            "-D",
+            &format!("bind.listeners=FLUSS://{address}"),
+            "-D",
+            "mainstem.http.listen=",
+        ])
+        .args(["-D", "mainstem.log.level=trace"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the executable runs");
+    drop((child.stdout.take(), child.stderr.take()));
+    let served = until("an answer", || {
+        let ended = child.try_wait().expect("the state of a child");
+        assert_eq!(ended, None, "it has ended");
+        let mut client = TcpStream::connect(address)
+            .ok()
+            .map(|_| Client::connect(address))?;
+        client.create_database("a");
+        client.create_table("a.t", &mainstem_testkit::ab(1));
+        Some(client.table("a.t").name)
+    });
+    assert_eq!(served, "a.t");
+    child.kill().expect("killed");
+    child.wait().expect("waited for");
 }
