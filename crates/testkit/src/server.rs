@@ -47,6 +47,13 @@ impl ServerOptions {
         self
     }
 
+    /// Leaves a setting at its default.
+    #[must_use]
+    pub fn without(mut self, key: &str) -> Self {
+        self.settings.retain(|(known, _)| known != key);
+        self
+    }
+
     /// Text of a configuration file, given as `--config`.
     #[must_use]
     pub fn with_config_file(mut self, text: &str) -> Self {

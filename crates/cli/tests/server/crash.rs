@@ -612,3 +612,72 @@ fn an_orderly_stop_answers_or_closes_and_does_not_wait_for_long_polls() {
         "the connection is neither answered nor closed"
     );
 }
+
+/// Known failure B094: a table is there whole or not at all.
+#[test]
+fn tables_that_were_being_created_and_dropped_are_there_whole_or_not_at_all() {
+    let mut server = durable().start();
+    let mut created = 0;
+    for round in 0..5 {
+        let mut client = server.client();
+        let descriptor = ab(3);
+        for number in 0..20 {
+            let request = pb::CreateTableRequest {
+                table_path: Some(mainstem_testkit::path(&format!("fluss.t{round}_{number}"))),
+                table_json: Some(descriptor.to_json_bytes().into()),
+                ignore_if_exists: Some(false),
+            };
+            client.send(ApiKey::CreateTable, &request);
+        }
+        for _ in 0..=3 * round {
+            let answer: Result<pb::CreateTableResponse, _> = client.receive();
+            assert!(answer.is_ok(), "{answer:?}");
+            created += 1;
+        }
+        server.crash();
+        let mut client = server.client();
+        let request = pb::ListTablesRequest {
+            database_name: Some("fluss".to_owned()),
+        };
+        let listed: pb::ListTablesResponse = client.call(ApiKey::ListTables, &request);
+        assert!(
+            listed.table_name.len() >= created,
+            "{} of {created}",
+            listed.table_name.len()
+        );
+        for name in &listed.table_name {
+            let table = client.table(&format!("fluss.{name}"));
+            for bucket in 0..3 {
+                let end = client.end(&table, bucket);
+                assert_eq!(
+                    client.append(&table, bucket, &table.source().numbers([1])),
+                    Ok(end),
+                    "{name}"
+                );
+            }
+        }
+        created = listed.table_name.len();
+        // Some go again, in the middle of which it is killed as well.
+        for name in listed.table_name.iter().take(3) {
+            let request = pb::DropTableRequest {
+                table_path: Some(mainstem_testkit::path(&format!("fluss.{name}"))),
+                ignore_if_not_exists: Some(false),
+            };
+            client.send(ApiKey::DropTable, &request);
+        }
+        let answer: Result<pb::DropTableResponse, _> = client.receive();
+        assert!(answer.is_ok(), "{answer:?}");
+        server.crash();
+        let mut client = server.client();
+        let request = pb::ListTablesRequest {
+            database_name: Some("fluss".to_owned()),
+        };
+        let left: pb::ListTablesResponse = client.call(ApiKey::ListTables, &request);
+        assert!(!left.table_name.contains(&listed.table_name[0]));
+        created = left.table_name.len();
+        let logs = std::fs::read_dir(server.data_dir().join("log"))
+            .expect("a directory")
+            .count();
+        assert!(logs <= created, "{logs} directories for {created} tables");
+    }
+}

@@ -329,3 +329,27 @@ fn reading_from_every_offset_continues_densely_over_the_seams_of_segments() {
         assert_eq!(next, 120, "from {start}");
     }
 }
+
+/// Known failure B037: a batch beyond every limit of a fetch.
+#[test]
+fn a_batch_larger_than_a_fetch_is_stored_and_returned() {
+    let (_server, mut client, table) = server_with_table(&quick(), 2);
+    let text = "0123456789abcdef".repeat(20 << 16);
+    let rows = [vec![Value::Int(7), text.as_str().into()]];
+    for (base, codec) in [(0, Compression::None), (1, Compression::Zstd(1))] {
+        let batch = table.source().with_compression(codec).arrow(&rows);
+        assert_eq!(client.append(&table, 1, &batch), Ok(base));
+    }
+    let fetched = client.fetch(&table.fetch([(0, 0), (1, 0)])).remove(1);
+    let read = decode_batches(
+        &fetched.records.expect("records"),
+        table.schema(),
+        LogFormat::Arrow,
+    );
+    assert!(read[0].1 == rows[0]);
+    let fetched = client
+        .fetch_one(&table.fetch_columns(1, 0, &[0]))
+        .expect("readable");
+    let read = decode_projected(&fetched.records.expect("records"), table.schema(), &[0]);
+    assert_eq!(read, [(0, vec![Value::Int(7)]), (1, vec![Value::Int(7)])]);
+}

@@ -55,6 +55,12 @@ fn a_data_directory_that_cannot_be_used_is_named() {
             &[&names(&below), "--data-dir"],
         ),
         (
+            "where nothing can be created",
+            quick(),
+            Path::new("/proc/mainstem-data"),
+            &["/proc/mainstem-data", "--data-dir"],
+        ),
+        (
             "of another layout",
             quick(),
             &foreign,
@@ -352,4 +358,20 @@ fn a_server_lives_on_when_nobody_reads_what_it_prints() {
     assert_eq!(served, "a.t");
     child.kill().expect("killed");
     child.wait().expect("waited for");
+}
+
+/// design.md §1.
+#[test]
+fn a_busy_http_port_is_no_reason_not_to_start_unless_it_was_asked_for() {
+    // Ours or somebody else's: the default port is busy.
+    let holder = TcpListener::bind("127.0.0.1:9124");
+    let server = quick().without("mainstem.http.listen").start();
+    let mut client = server.client();
+    client.create_table("fluss.t", &mainstem_testkit::ab(1));
+    assert!(
+        server.log().contains("set mainstem.http.listen"),
+        "{}",
+        server.log()
+    );
+    drop(holder);
 }

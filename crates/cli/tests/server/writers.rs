@@ -1,7 +1,7 @@
 //! Sequences of idempotent writers (behaviour.md §8, wire.md §6.3; known
 //! failures B024, R02, B022, B023).
 
-use mainstem_testkit::{BatchBytes, Client, Table};
+use mainstem_testkit::{BatchBytes, Client, Table, until};
 
 use crate::support::{check_appends, durable, quick, server_with_table};
 
@@ -148,4 +148,35 @@ fn five_requests_in_flight_are_appended_in_their_order() {
         }
     }
     assert_eq!(client.end(&table, 0), 100);
+}
+
+/// wire.md §6.3 and cluster.md §4.2: a writer whose state was removed goes on
+/// where it is; and the largest sequence is followed by 0.
+#[test]
+fn a_forgotten_writer_goes_on_and_sequences_begin_anew_after_the_largest() {
+    let options = quick()
+        .with("server.writer-id.expiration-time", "2s")
+        .with("server.writer-id.expiration-check-interval", "1s")
+        .with("log.retention.check-interval", "1s");
+    let (_server, mut client, table) = server_with_table(&options, 1);
+    let writer = client.init_writer();
+    let mut append = |sequence| client.append(&table, 0, &batch(&table, writer, sequence));
+    for sequence in 0..7 {
+        assert_eq!(append(sequence), Ok(sequence.into()));
+    }
+    assert_eq!(append(9), Err(31));
+    let base = until("the writer to be forgotten", || {
+        let largest = append(i32::MAX);
+        assert!(matches!(largest, Ok(7) | Err(31)), "{largest:?}");
+        largest.ok()
+    });
+    for (sequence, expected) in [
+        (0, base + 1),
+        (1, base + 2),
+        (i32::MAX, base),
+        (0, base + 1),
+    ] {
+        assert_eq!(append(sequence), Ok(expected), "sequence {sequence}");
+    }
+    assert_eq!(append(i32::MAX - 1), Err(31));
 }
