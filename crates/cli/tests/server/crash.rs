@@ -656,7 +656,6 @@ fn tables_that_were_being_created_and_dropped_are_there_whole_or_not_at_all() {
                 );
             }
         }
-        created = listed.table_name.len();
         // Some go again, in the middle of which it is killed as well.
         for name in listed.table_name.iter().take(3) {
             let request = pb::DropTableRequest {

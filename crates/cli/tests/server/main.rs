@@ -16,6 +16,7 @@ mod http;
 mod list_offsets;
 mod long_poll;
 mod metadata;
+mod mixed;
 mod partitions;
 mod produce;
 mod retention;
