@@ -42,7 +42,8 @@ pub fn partition_directories(root: &Path, buckets: &[TableBucket]) -> Vec<PathBu
 }
 
 /// The directories of buckets, tables and partitions that no bucket of `wanted`
-/// needs, children before their parents.
+/// needs, children before their parents. Only names that [`directory`] gives:
+/// whatever else a person may have put there is not ours to remove.
 ///
 /// # Errors
 /// A directory cannot be listed.
@@ -53,14 +54,12 @@ pub fn leftovers(
 ) -> io::Result<Vec<PathBuf>> {
     let needed: HashSet<&Path> = wanted.iter().flat_map(|path| path.ancestors()).collect();
     let mut found = Vec::new();
-    for table in directories(files, root)? {
-        for entry in directories(files, &table)? {
-            // A partition has buckets below; a bucket has files only.
-            for bucket in directories(files, &entry)? {
-                found.push(bucket);
-            }
-            found.push(entry);
+    for table in directories(files, root, 't')? {
+        for partition in directories(files, &table, 'p')? {
+            found.extend(directories(files, &partition, 'b')?);
+            found.push(partition);
         }
+        found.extend(directories(files, &table, 'b')?);
         found.push(table);
     }
     found.retain(|path| !needed.contains(path.as_path()));
@@ -78,12 +77,19 @@ pub fn remove(files: &dyn FileSystem, dir: &Path) -> io::Result<()> {
     files.remove_dir(dir)
 }
 
-fn directories(files: &dyn FileSystem, path: &Path) -> io::Result<Vec<PathBuf>> {
+/// The directories in `path` that are named by this letter and a number.
+fn directories(files: &dyn FileSystem, path: &Path, letter: char) -> io::Result<Vec<PathBuf>> {
     let entries = match files.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
-    let dirs = entries.into_iter().filter(|entry| entry.is_dir);
+    let is_ours = |name: &str| {
+        let number = name.strip_prefix(letter).unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let dirs = entries
+        .into_iter()
+        .filter(|entry| entry.is_dir && is_ours(&entry.name));
     Ok(dirs.map(|entry| path.join(entry.name)).collect())
 }
 

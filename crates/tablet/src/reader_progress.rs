@@ -6,9 +6,10 @@
 //! rows are consumed in no time, once per megabyte of the bucket that is behind
 //! (known failure R11). So an empty fetch is cut short while a bucket of the same
 //! table that this connection was fed lately, and that the fetch leaves out, has
-//! more to give.
+//! more to give, or when it gets more.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use mainstem_types::{TableBucket, TableId};
 
@@ -19,7 +20,7 @@ const RECENT_MS: i64 = 3_000;
 /// Longest wait of an empty fetch while another bucket is behind: short against
 /// the time in which a client drains a buffered megabyte, long enough that its
 /// repeats cost a fraction of a percent of a core.
-pub const SHORT_WAIT_MS: i64 = 3;
+pub const SHORT_WAIT: Duration = Duration::from_millis(3);
 
 /// Buckets remembered per connection; a reader of more is never cut short for
 /// the rest, which only costs it time.
@@ -56,21 +57,20 @@ impl ReaderProgress {
         self.fed.remove(bucket);
     }
 
-    /// Whether the reader was lately fed a bucket of the table that has more, and
-    /// that is not among those `requested` now. `high_watermark` tells a bucket's.
-    pub fn is_behind(
+    /// The buckets of the table that the reader was fed lately and that are not
+    /// among those `requested` now, each with the first offset that it lacks.
+    pub fn left_out(
         &mut self,
         table: TableId,
         now_ms: i64,
         requested: impl Fn(&TableBucket) -> bool,
-        high_watermark: impl Fn(&TableBucket) -> Option<i64>,
-    ) -> bool {
+    ) -> Vec<(TableBucket, i64)> {
         self.fed.retain(|_, fed| now_ms - fed.at_ms <= RECENT_MS);
-        self.fed.iter().any(|(bucket, fed)| {
-            bucket.table_id == table
-                && !requested(bucket)
-                && high_watermark(bucket).is_some_and(|end| fed.next_offset < end)
-        })
+        self.fed
+            .iter()
+            .filter(|(bucket, _)| bucket.table_id == table && !requested(bucket))
+            .map(|(bucket, fed)| (*bucket, fed.next_offset))
+            .collect()
     }
 }
 
@@ -89,15 +89,15 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_left_out_with_more_to_give_cuts_the_wait_short() {
+    fn buckets_that_were_fed_lately_and_are_left_out_are_told() {
         let mut progress = ReaderProgress::default();
         progress.fed(bucket(1, 0), 100, 0);
         let asks = |b: &TableBucket| b.bucket_id == BucketId(1);
-        assert!(progress.is_behind(TableId(1), 10, asks, |_| Some(500)));
-        assert!(!progress.is_behind(TableId(1), 10, asks, |_| Some(100)));
-        assert!(!progress.is_behind(TableId(2), 10, asks, |_| Some(500)));
-        assert!(!progress.is_behind(TableId(1), 10, |_| true, |_| Some(500)));
-        assert!(!progress.is_behind(TableId(1), RECENT_MS + 1, asks, |_| Some(500)));
+        let fed = [(bucket(1, 0), 100)];
+        assert_eq!(progress.left_out(TableId(1), 10, asks), fed);
+        assert_eq!(progress.left_out(TableId(2), 10, asks), []);
+        assert_eq!(progress.left_out(TableId(1), 10, |_| true), []);
+        assert_eq!(progress.left_out(TableId(1), RECENT_MS + 1, asks), []);
     }
 
     #[test]
@@ -105,6 +105,6 @@ mod tests {
         let mut progress = ReaderProgress::default();
         progress.fed(bucket(1, 0), 100, 0);
         progress.caught_up(&bucket(1, 0));
-        assert!(!progress.is_behind(TableId(1), 1, |_| false, |_| Some(500)));
+        assert_eq!(progress.left_out(TableId(1), 1, |_| false), []);
     }
 }

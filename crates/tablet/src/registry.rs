@@ -1,6 +1,6 @@
 //! The replicas of this server. Follows the catalog.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use mainstem_env::Clock;
 use mainstem_log::{LogConfig, LogError, LogResources, LogTablet, Syncer};
 use mainstem_meta::{BucketState, Catalog, CatalogChange, CatalogListener, TableEntry};
 use mainstem_types::{ServerId, TableBucket, TableId};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tracing::{error, info, warn};
 
 use crate::disk_guard::DiskGuard;
@@ -21,6 +21,8 @@ use crate::table_view::TableView;
 
 /// Threads that sync files: as many as a disk usefully takes at once.
 const SYNC_THREADS: usize = 8;
+/// A log without an append for so long gives its descriptors back.
+const IDLE_MS: i64 = 10_000;
 /// `log.replica.max-lag-time`; with one server nobody lags.
 const MAX_LAG_MS: i64 = 30_000;
 
@@ -70,6 +72,8 @@ pub struct Replicas {
     catalog: Arc<Catalog>,
     metrics: OnceLock<Arc<TabletMetrics>>,
     replicas: RwLock<HashMap<TableBucket, Arc<Replica>>>,
+    /// Buckets whose log could not be opened yet.
+    unopened: Mutex<BTreeSet<TableBucket>>,
     tables: RwLock<HashMap<TableId, Arc<TableView>>>,
     /// Whether everything happens on the thread of the caller.
     simulated: bool,
@@ -105,6 +109,7 @@ impl Replicas {
             catalog: config.catalog,
             metrics: OnceLock::new(),
             replicas: RwLock::default(),
+            unopened: Mutex::default(),
             tables: RwLock::default(),
             simulated,
         })
@@ -131,6 +136,12 @@ impl Replicas {
         self.replicas.read().get(bucket).cloned()
     }
 
+    /// Whether there should be a replica of the bucket, but its log cannot be
+    /// opened. It is tried again and again.
+    pub fn is_unopened(&self, bucket: &TableBucket) -> bool {
+        self.unopened.lock().contains(bucket)
+    }
+
     /// Whether the table exists here.
     pub fn has_table(&self, table_id: TableId) -> bool {
         self.tables.read().contains_key(&table_id)
@@ -148,7 +159,7 @@ impl Replicas {
     ///
     /// # Errors
     /// The directory of the logs cannot be read. A single log that cannot be
-    /// opened is reported, and its bucket refused.
+    /// opened is reported, and tried again by [`maintain`](Self::maintain).
     pub fn open_all(&self) -> std::io::Result<usize> {
         let mut jobs: Vec<(Arc<TableEntry>, TableBucket, BucketState, i32)> = Vec::new();
         for table in self.catalog.tables() {
@@ -204,17 +215,55 @@ impl Replicas {
         }
     }
 
-    /// Writes checkpoints that are due, and opens logs anew that have failed.
+    /// Writes checkpoints that are due, and opens logs anew that have failed, or
+    /// could not be opened.
     pub fn maintain(&self) {
         let now_ms = self.context.clock.now_ms();
-        for replica in self.all() {
+        let mut replicas = self.all();
+        // In order, so that a simulation takes the same course every time.
+        replicas.sort_unstable_by_key(|replica| replica.bucket());
+        for replica in replicas {
             let log = replica.log();
             match log.check_writable() {
                 Ok(()) if log.needs_sync(now_ms) => self.context.syncer.request(&log),
+                Ok(()) => log.release_idle_handles(now_ms, IDLE_MS),
                 Err(LogError::Failed(_)) => self.reopen(&replica),
-                _ => {}
+                Err(_) => {}
             }
         }
+        let unopened = self.unopened.lock().clone();
+        for bucket in unopened {
+            self.open_later(bucket);
+        }
+    }
+
+    fn open_later(&self, bucket: TableBucket) {
+        if let Some((table, state, bucket_count)) = self.described(&bucket) {
+            self.start_replica(&table, bucket, &state, bucket_count);
+        }
+        if self.described(&bucket).is_none() {
+            // Dropped, perhaps just now: whoever dropped it may have missed it.
+            self.unopened.lock().remove(&bucket);
+            self.stop(&[bucket], Vec::new());
+            if self.catalog.table_by_id(bucket.table_id).is_none() {
+                self.tables.write().remove(&bucket.table_id);
+            }
+        }
+    }
+
+    /// What the catalog says of a bucket.
+    fn described(&self, bucket: &TableBucket) -> Option<(Arc<TableEntry>, BucketState, i32)> {
+        let table = self.catalog.table_by_id(bucket.table_id)?;
+        let index = usize::try_from(bucket.bucket_id.0).ok()?;
+        let (state, count) = match bucket.partition_id {
+            None => (table.buckets.get(index)?.clone(), table.bucket_count()),
+            Some(partition) => {
+                let partition = self.catalog.partition_by_id(partition)?;
+                let state = partition.buckets.get(index)?.clone();
+                (state, partition.bucket_count)
+            }
+        };
+        Some((table, state, count))
     }
 
     /// Closes all logs so that the next start reads nothing again.
@@ -271,7 +320,9 @@ impl Replicas {
         let log = match self.open_log(&bucket) {
             Ok(log) => log,
             Err(error) => {
-                error!(%bucket, table = %table.path, %error, "the log cannot be opened");
+                if self.unopened.lock().insert(bucket) {
+                    error!(%bucket, table = %table.path, %error, "the log cannot be opened yet");
+                }
                 return;
             }
         };
@@ -286,6 +337,9 @@ impl Replicas {
             error!(%bucket, %fenced, "the catalog's decision does not fit the log");
         }
         self.replicas.write().insert(bucket, replica);
+        if self.unopened.lock().remove(&bucket) {
+            info!(%bucket, table = %table.path, "the log is open now");
+        }
     }
 
     fn open_log(&self, bucket: &TableBucket) -> Result<Arc<LogTablet>, LogError> {

@@ -65,6 +65,10 @@ pub struct AppendOutcome {
     pub records: u64,
     /// Whether the batch was there already.
     pub duplicate: bool,
+    /// Whether the high watermark has passed it already.
+    pub committed: bool,
+    /// Which of the replica's logs it went into: see [`Replica::replace_log`].
+    log_number: u64,
 }
 
 /// See the module.
@@ -86,8 +90,24 @@ pub struct Replica {
 #[derive(Debug)]
 struct State {
     core: ReplicaCore,
+    /// Grows when the log is opened anew, which may take appends away.
+    log_number: u64,
+    /// The bucket is dropped.
+    stopped: bool,
     writers: VecDeque<WaitingWriter>,
     readers: FetchWaiters,
+}
+
+impl State {
+    fn leads(&self) -> bool {
+        self.core.is_leader() && !self.stopped
+    }
+
+    fn fail_writers(&mut self, outcome: Committed) {
+        for writer in self.writers.drain(..) {
+            writer.wait.settle(writer.entry, outcome);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -115,6 +135,8 @@ impl Replica {
         );
         let state = State {
             core,
+            log_number: 0,
+            stopped: false,
             writers: VecDeque::new(),
             readers: FetchWaiters::default(),
         };
@@ -128,14 +150,15 @@ impl Replica {
             state: Mutex::new(state),
             high_watermark: AtomicI64::new(0),
         });
-        replica.adopt(&replica.log());
+        replica.adopt(&replica.log(), 0);
         replica
     }
 
     /// Listens to a log, and has the tail that a crash left made durable.
-    fn adopt(self: &Arc<Self>, log: &Arc<LogTablet>) {
+    fn adopt(self: &Arc<Self>, log: &Arc<LogTablet>, log_number: u64) {
         let listener = DurabilityOf {
             replica: Arc::downgrade(self),
+            log_number,
         };
         if log.set_listener(Arc::new(listener)).is_err() {
             error!(bucket = %self.bucket, "the log has a listener already");
@@ -192,7 +215,7 @@ impl Replica {
 
     /// Whether this replica leads.
     pub fn is_leader(&self) -> bool {
-        self.state.lock().core.is_leader()
+        self.state.lock().leads()
     }
 
     /// Writers and readers that wait now.
@@ -294,7 +317,7 @@ impl Replica {
         acks: i32,
     ) -> Result<(AppendOutcome, bool), Refusal> {
         let mut state = self.state.lock();
-        if !state.core.is_leader() {
+        if !state.leads() {
             return Err(self.not_leader());
         }
         let needed = self.context.min_in_sync_replicas.load(Ordering::Relaxed);
@@ -317,6 +340,8 @@ impl Replica {
             end_offset: appended.end_offset,
             records: 0,
             duplicate: appended.duplicate,
+            committed: false,
+            log_number: state.log_number,
         };
         if !appended.duplicate {
             let counts = batches.headers().iter().map(|header| header.record_count);
@@ -331,49 +356,64 @@ impl Replica {
             let durable_end_offset = log.durable_end_offset();
             self.apply(&mut state, Event::Durable { durable_end_offset });
         }
+        outcome.committed = state.core.high_watermark() >= outcome.end_offset;
         Ok((outcome, appended.sync_wanted))
     }
 
-    /// The log is durable up to here.
-    pub fn durable(&self, durable_end_offset: i64) {
+    /// Takes note of how far the log is durable. What is told of an earlier log
+    /// than the present one changes nothing.
+    fn durable(&self, log_number: u64, durable_end_offset: i64) {
         let mut state = self.state.lock();
-        self.apply(&mut state, Event::Durable { durable_end_offset });
-    }
-
-    /// The log takes no writes any more: whoever waits for it is told.
-    pub fn storage_failed(&self, reason: &str) {
-        error!(bucket = %self.bucket, reason, "the log cannot be made durable");
-        let mut state = self.state.lock();
-        for writer in state.writers.drain(..) {
-            writer.wait.settle(writer.entry, Committed::StorageFailed);
+        if log_number == state.log_number {
+            self.apply(&mut state, Event::Durable { durable_end_offset });
         }
     }
 
-    /// Settles the entry when the high watermark passes the offset.
-    pub fn notify_committed(&self, end_offset: i64, wait: &Arc<ProduceWait>, entry: usize) {
+    /// The log takes no writes any more: whoever waits for it is told.
+    fn storage_failed(&self, log_number: u64, error: &LogError) {
         let mut state = self.state.lock();
-        if state.core.high_watermark() >= end_offset {
+        if log_number == state.log_number {
+            error!(bucket = %self.bucket, %error, "the log cannot be made durable");
+            state.fail_writers(Committed::StorageFailed);
+        }
+    }
+
+    /// Settles the entry when the high watermark passes the append.
+    pub fn notify_committed(
+        &self,
+        appended: &AppendOutcome,
+        wait: &Arc<ProduceWait>,
+        entry: usize,
+    ) {
+        let mut state = self.state.lock();
+        if appended.log_number != state.log_number {
+            // The offsets may belong to another batch now. If the append is
+            // there, its repeat will be recognised.
+            wait.settle(entry, Committed::StorageFailed);
+        } else if state.core.high_watermark() >= appended.end_offset {
             wait.settle(entry, Committed::Yes);
-        } else if !state.core.is_leader() {
+        } else if !state.leads() {
             wait.settle(entry, Committed::LostLeadership);
         } else if self.log().check_writable().is_err() {
             wait.settle(entry, Committed::StorageFailed);
         } else {
             state.writers.push_back(WaitingWriter {
-                end_offset,
+                end_offset: appended.end_offset,
                 wait: wait.clone(),
                 entry,
             });
         }
     }
 
-    /// Wakes the fetch when the high watermark passes `seen`; false if it has.
-    pub fn wait_for_records(&self, seen: i64, wait: &Arc<FetchWait>) -> bool {
+    /// Wakes the fetch when the high watermark passes `seen`, or when this
+    /// replica can give it nothing any more; false if that has happened. The
+    /// fetch waits in several buckets, in each under another `slot`.
+    pub fn wait_for_records(&self, seen: i64, wait: &Arc<FetchWait>, slot: usize) -> bool {
         let mut state = self.state.lock();
-        if state.core.high_watermark() > seen {
+        if state.stopped || state.core.high_watermark() > seen {
             return false;
         }
-        state.readers.add(wait.clone());
+        state.readers.add(wait, slot);
         true
     }
 
@@ -409,14 +449,27 @@ impl Replica {
         end: i64,
         first_free: bool,
     ) -> Result<LogSlice, Refusal> {
-        let request = ReadRequest {
-            start_offset: start,
-            end_offset_limit: end,
-            max_bytes,
-            min_one_batch: first_free,
-        };
+        let request = read_request(start, max_bytes, end, first_free);
         self.log()
             .read(&request)
+            .map_err(|error| self.refusal(&error))
+    }
+
+    /// As [`slice`](Self::slice), but never waits for the disk: `None` if it
+    /// would have to.
+    ///
+    /// # Errors
+    /// As [`slice`](Self::slice).
+    pub fn try_slice(
+        &self,
+        start: i64,
+        max_bytes: u64,
+        end: i64,
+        first_free: bool,
+    ) -> Result<Option<LogSlice>, Refusal> {
+        let request = read_request(start, max_bytes, end, first_free);
+        self.log()
+            .try_read(&request)
             .map_err(|error| self.refusal(&error))
     }
 
@@ -437,7 +490,10 @@ impl Replica {
     /// Drops segments whose records are older than the table keeps them, and
     /// writers that have long been silent.
     pub fn expire(&self, policy: &RetentionPolicy, now_ms: i64) {
-        let log = self.log();
+        let (log, log_number) = {
+            let state = self.state.lock();
+            (self.log(), state.log_number)
+        };
         log.remove_expired_writers(now_ms);
         let ttl_ms = self.table().log_ttl_ms;
         let rule = RetentionRule {
@@ -462,29 +518,37 @@ impl Replica {
             Ok(_) => {}
             Err(error) => error!(bucket = %self.bucket, %error, "cannot delete expired segments"),
         }
+        // Before segments go, the log is synced, and its listener is not told.
+        match log.check_writable() {
+            Err(error @ LogError::Failed(_)) => self.storage_failed(log_number, &error),
+            _ => self.durable(log_number, log.durable_end_offset()),
+        }
     }
 
     /// The bucket is dropped: whoever waits is told to ask for metadata again.
     pub fn stop(&self) {
         let mut state = self.state.lock();
-        for writer in state.writers.drain(..) {
-            writer.wait.settle(writer.entry, Committed::LostLeadership);
-        }
+        state.stopped = true;
+        state.fail_writers(Committed::LostLeadership);
         state.readers.wake_all();
     }
 
-    /// After the log was opened anew: what it has is the truth.
+    /// After the log was opened anew: what it has is the truth. Appends that
+    /// wait for the old one may be in it or not; their writers send them again.
     pub fn replace_log(self: &Arc<Self>, log: Arc<LogTablet>) {
-        {
+        let log_number = {
             let mut state = self.state.lock();
+            state.log_number += 1;
+            state.fail_writers(Committed::StorageFailed);
             let durable_end_offset = log.durable_end_offset();
             state
                 .core
                 .log_reopened(log.end_offset(), durable_end_offset);
             *self.log.write() = log.clone();
             self.apply(&mut state, Event::Durable { durable_end_offset });
-        }
-        self.adopt(&log);
+            state.log_number
+        };
+        self.adopt(&log, log_number);
     }
 
     fn apply(&self, state: &mut State, event: Event) {
@@ -513,9 +577,7 @@ impl Replica {
                     state.readers.wake_all();
                 }
                 Action::LostLeadership => {
-                    for writer in state.writers.drain(..) {
-                        writer.wait.settle(writer.entry, Committed::LostLeadership);
-                    }
+                    state.fail_writers(Committed::LostLeadership);
                     state.readers.wake_all();
                 }
                 // The log notes an epoch with its first batch.
@@ -550,6 +612,15 @@ impl Replica {
     }
 }
 
+fn read_request(start: i64, max_bytes: u64, end: i64, first_free: bool) -> ReadRequest {
+    ReadRequest {
+        start_offset: start,
+        end_offset_limit: end,
+        max_bytes,
+        min_one_batch: first_free,
+    }
+}
+
 /// Outside of the lock: the checksum is the most expensive part of an append.
 fn check(table: &TableView, records: &Bytes) -> Result<CheckedBatches, Refusal> {
     let batches = check_append(records, table.log_format, &|id| table.layout(id).cloned())
@@ -571,18 +642,19 @@ fn check(table: &TableView, records: &Bytes) -> Result<CheckedBatches, Refusal> 
 /// Tells the replica how far its log is durable.
 struct DurabilityOf {
     replica: Weak<Replica>,
+    log_number: u64,
 }
 
 impl DurabilityListener for DurabilityOf {
     fn durable_end_moved(&self, durable_end: i64) {
         if let Some(replica) = self.replica.upgrade() {
-            replica.durable(durable_end);
+            replica.durable(self.log_number, durable_end);
         }
     }
 
     fn storage_failed(&self, error: &LogError) {
         if let Some(replica) = self.replica.upgrade() {
-            replica.storage_failed(&error.to_string());
+            replica.storage_failed(self.log_number, error);
         }
     }
 }

@@ -114,14 +114,25 @@ impl TabletService {
         bucket: &TableBucket,
         routing_bucket_count: Option<i32>,
     ) -> Result<Arc<Replica>, Refusal> {
-        let replica = self.replicas.get(bucket).ok_or_else(|| {
-            Refusal::new(
-                21,
-                format!("table bucket {bucket} is not known on this server"),
-            )
-        })?;
+        let replica = self.known(bucket)?;
         replica.check_routing(routing_bucket_count)?;
         Ok(replica)
+    }
+
+    /// The replica of a bucket.
+    fn known(&self, bucket: &TableBucket) -> Result<Arc<Replica>, Refusal> {
+        match self.replicas.get(bucket) {
+            Some(replica) => Ok(replica),
+            // Clients repeat what gets this.
+            None if self.replicas.is_unopened(bucket) => {
+                let message = format!("the log of {bucket} cannot be opened at the moment");
+                Err(Refusal::new(10, message))
+            }
+            None => {
+                let message = format!("table bucket {bucket} is not known on this server");
+                Err(Refusal::new(21, message))
+            }
+        }
     }
 }
 
@@ -141,4 +152,12 @@ fn request<M: Message + Default + Required + Shaped>(body: Bytes) -> Result<M, R
 
 fn success(message: &impl Message) -> Response {
     Response::Success(vec![Segment::Bytes(message.encode_to_vec().into())])
+}
+
+/// A reply that may wait for the disk, off the threads that serve requests.
+fn blocking(work: impl FnOnce() -> Response + Send + 'static) -> Reply {
+    Reply::Later(Box::pin(async move {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.unwrap_or_else(|_| Refusal::new(-1, "the request failed inside").into())
+    }))
 }

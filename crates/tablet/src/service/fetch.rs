@@ -6,7 +6,6 @@ mod read;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use mainstem_net::{Reply, Response, Segment, Session};
@@ -21,7 +20,7 @@ pub(super) use self::projection_cache::ProjectionCache;
 use self::read::{BucketRead, Budget, Cold};
 use super::{Refusal, TabletService, request};
 use crate::fetch_wait::FetchWait;
-use crate::reader_progress::{ReaderProgress, SHORT_WAIT_MS};
+use crate::reader_progress::{ReaderProgress, SHORT_WAIT};
 
 /// A round of reading all buckets of a request.
 #[derive(Default)]
@@ -31,6 +30,8 @@ struct Round {
     bytes: u64,
     /// The reader gets on without records: batches were skipped by the filter.
     skipped: bool,
+    /// There is more to read than the limits allowed.
+    more: bool,
     /// An error that waiting does not cure.
     failed: bool,
     /// Buckets read without an error.
@@ -67,6 +68,7 @@ impl TabletService {
     fn is_complete(&self, plan: &FetchPlan, round: &Round) -> bool {
         plan.max_wait.is_zero()
             || round.bytes >= plan.min_bytes
+            || (round.more && round.bytes > 0)
             || round.skipped
             || round.failed
             || round.local == 0
@@ -79,14 +81,19 @@ impl TabletService {
         reader: &Arc<Mutex<ReaderProgress>>,
         mut round: Round,
     ) -> Response {
-        let mut deadline = Instant::now() + plan.max_wait;
-        if round.bytes == 0 && self.is_behind_elsewhere(plan, reader) {
-            deadline =
-                deadline.min(Instant::now() + Duration::from_millis(SHORT_WAIT_MS.unsigned_abs()));
-        }
-        let wait = FetchWait::new();
+        let started = Instant::now();
+        let left_out = self.left_out(plan, reader);
+        let slots = plan.bucket_count();
+        let wait = FetchWait::new(slots + left_out.len());
         let guard = FinishOnDrop(wait.clone());
-        while !self.is_complete(plan, &round) && Instant::now() < deadline {
+        while !self.is_complete(plan, &round) {
+            let mut deadline = started + plan.max_wait;
+            if round.bytes == 0 && !self.subscribe_left_out(&left_out, slots, &wait) {
+                deadline = deadline.min(started + SHORT_WAIT);
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
             if !self.subscribe(plan, &round, &wait) {
                 // Something came between the round and the subscription.
                 wait.wake();
@@ -110,36 +117,55 @@ impl TabletService {
     /// records beyond what the round saw.
     fn subscribe(&self, plan: &FetchPlan, round: &Round, wait: &Arc<FetchWait>) -> bool {
         let mut quiet = true;
+        let mut slot = 0;
         for (table, fetched) in plan.tables.iter().zip(&round.tables) {
             for (bucket, entry) in table.buckets.iter().zip(&fetched.buckets) {
-                let Some(replica) = self.replicas.get(&bucket.bucket) else {
-                    continue;
-                };
-                let seen = entry.fields.high_watermark.unwrap_or(0);
-                quiet &= replica.wait_for_records(seen, wait);
+                // With an error it is not records that the request waits for.
+                let seen = entry.fields.high_watermark.unwrap_or(i64::MAX);
+                if let Some(replica) = self.replicas.get(&bucket.bucket) {
+                    quiet &= replica.wait_for_records(seen, wait, slot);
+                }
+                slot += 1;
             }
         }
         quiet
     }
 
-    /// Whether the reader was lately fed a bucket of these tables that has more,
-    /// and that this request leaves out (known failure R11).
-    fn is_behind_elsewhere(&self, plan: &FetchPlan, reader: &Mutex<ReaderProgress>) -> bool {
+    /// Registers the request with buckets that it leaves out; false if one of
+    /// them has more than the reader was fed.
+    fn subscribe_left_out(
+        &self,
+        left_out: &[(TableBucket, i64)],
+        first_slot: usize,
+        wait: &Arc<FetchWait>,
+    ) -> bool {
+        let mut quiet = true;
+        for (position, (bucket, next_offset)) in left_out.iter().enumerate() {
+            if let Some(replica) = self.replicas.get(bucket) {
+                quiet &= replica.wait_for_records(*next_offset, wait, first_slot + position);
+            }
+        }
+        quiet
+    }
+
+    /// What the reader was fed lately of these tables and leaves out now (known
+    /// failure R11).
+    fn left_out(
+        &self,
+        plan: &FetchPlan,
+        reader: &Mutex<ReaderProgress>,
+    ) -> Vec<(TableBucket, i64)> {
         let now_ms = self.monotonic_ms();
         let mut reader = reader.lock();
-        plan.tables.iter().any(|table| {
-            let asked: HashSet<&TableBucket> = table.buckets.iter().map(|b| &b.bucket).collect();
-            reader.is_behind(
-                TableId(table.table_id),
-                now_ms,
-                |bucket| asked.contains(bucket),
-                |bucket| {
-                    self.replicas
-                        .get(bucket)
-                        .map(|replica| replica.high_watermark())
-                },
-            )
-        })
+        plan.tables
+            .iter()
+            .flat_map(|table| {
+                let asked: HashSet<&TableBucket> =
+                    table.buckets.iter().map(|b| &b.bucket).collect();
+                let table_id = TableId(table.table_id);
+                reader.left_out(table_id, now_ms, |bucket| asked.contains(bucket))
+            })
+            .collect()
     }
 
     /// A round that may wait for the disk, off the request runtime.
@@ -178,6 +204,7 @@ impl TabletService {
                         round.local += 1;
                         round.bytes += read.bytes;
                         round.skipped |= read.filtered_end_offset.is_some();
+                        round.more |= read.more;
                         self.metrics.fetched(&read.metrics, read.bytes);
                         self.note_progress(reader, bucket, &read, now_ms);
                         fields.high_watermark = Some(read.high_watermark);

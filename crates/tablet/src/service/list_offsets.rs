@@ -1,12 +1,16 @@
 //! ListOffsets (wire.md §4.9, 6.8).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mainstem_net::Reply;
+use mainstem_net::{Reply, Response};
 use mainstem_protocol::messages as pb;
 
-use super::{Refusal, TabletService, request, success, table_bucket};
+use super::{Refusal, TabletService, blocking, request, success, table_bucket};
+
+/// `offset_type` that looks into the log for a time.
+const BY_TIMESTAMP: i32 = 2;
 
 impl TabletService {
     pub(super) fn list_offsets(self: &Arc<Self>, body: Bytes) -> Reply {
@@ -14,22 +18,28 @@ impl TabletService {
             Ok(request) => request,
             Err(refusal) => return Reply::Now(refusal.into()),
         };
+        if request.offset_type == Some(BY_TIMESTAMP) {
+            let service = self.clone();
+            return blocking(move || service.offsets(&request));
+        }
+        Reply::Now(self.offsets(&request))
+    }
+
+    fn offsets(&self, request: &pb::ListOffsetsRequest) -> Response {
         let mut buckets_resp: Vec<pb::PbListOffsetsRespForBucket> = Vec::new();
+        let mut answered = HashSet::new();
         for bucket_id in &request.bucket_id {
-            if buckets_resp
-                .iter()
-                .any(|entry| entry.bucket_id == Some(*bucket_id))
-            {
+            if !answered.insert(*bucket_id) {
                 continue;
             }
             let mut entry = pb::PbListOffsetsRespForBucket {
                 bucket_id: Some(*bucket_id),
                 ..pb::PbListOffsetsRespForBucket::default()
             };
-            match self.offset_of(&request, *bucket_id) {
+            match self.offset_of(request, *bucket_id) {
                 Ok(offset) => entry.offset = Some(offset),
                 // A wrong bucket count fails the whole request (wire.md §6.4).
-                Err(refusal) if refusal.code == 74 => return Reply::Now(refusal.into()),
+                Err(refusal) if refusal.code == 74 => return refusal.into(),
                 Err(refusal) => {
                     entry.error_code = Some(refusal.code);
                     entry.error_message = Some(refusal.message);
@@ -37,7 +47,7 @@ impl TabletService {
             }
             buckets_resp.push(entry);
         }
-        Reply::Now(success(&pb::ListOffsetsResponse { buckets_resp }))
+        success(&pb::ListOffsetsResponse { buckets_resp })
     }
 
     fn offset_of(&self, request: &pb::ListOffsetsRequest, bucket: i32) -> Result<i64, Refusal> {
@@ -46,12 +56,7 @@ impl TabletService {
         let follower = request.follower_server_id.unwrap_or(-1) >= 0;
         let routing = request.routing_bucket_count.filter(|_| !follower);
         let replica = if follower {
-            self.replicas.get(&bucket).ok_or_else(|| {
-                Refusal::new(
-                    21,
-                    format!("table bucket {bucket} is not known on this server"),
-                )
-            })?
+            self.known(&bucket)?
         } else {
             self.replica(&bucket, routing)?
         };
@@ -59,7 +64,7 @@ impl TabletService {
             0 => Ok(replica.log_start_offset()),
             1 if follower => Ok(replica.log_end_offset()),
             1 => Ok(replica.high_watermark()),
-            2 => {
+            BY_TIMESTAMP => {
                 let timestamp_ms = request.start_timestamp.ok_or_else(|| {
                     Refusal::new(-1, "an offset by timestamp needs startTimestamp")
                 })?;

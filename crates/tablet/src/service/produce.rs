@@ -27,14 +27,8 @@ struct Entry {
 
 enum Appended {
     Refused(Refusal),
-    Done {
-        base_offset: i64,
-    },
-    Waits {
-        base_offset: i64,
-        replica: Arc<Replica>,
-        end_offset: i64,
-    },
+    Done(AppendOutcome),
+    Waits(AppendOutcome, Arc<Replica>),
 }
 
 impl TabletService {
@@ -46,28 +40,23 @@ impl TabletService {
         let acks = request.acks.unwrap_or_default();
         let table_id = request.table_id.unwrap_or_default();
         let timeout_ms = request.timeout_ms.unwrap_or_default();
-        let entries = last_of_each_bucket(table_id, request.buckets_req);
+        let mut entries = last_of_each_bucket(table_id, request.buckets_req);
         let appended: Vec<Appended> = entries
-            .iter()
+            .iter_mut()
             .map(|entry| self.append(entry, acks))
             .collect();
 
         let waits: Vec<bool> = appended
             .iter()
-            .map(|outcome| matches!(outcome, Appended::Waits { .. }))
+            .map(|outcome| matches!(outcome, Appended::Waits(..)))
             .collect();
         if !waits.contains(&true) {
             return Reply::Now(answer(&entries, &appended, &[]));
         }
         let (wait, finished) = ProduceWait::new(&waits);
         for (position, outcome) in appended.iter().enumerate() {
-            if let Appended::Waits {
-                replica,
-                end_offset,
-                ..
-            } = outcome
-            {
-                replica.notify_committed(*end_offset, &wait, position);
+            if let Appended::Waits(outcome, replica) = outcome {
+                replica.notify_committed(outcome, &wait, position);
             }
         }
         let requested = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
@@ -79,14 +68,14 @@ impl TabletService {
         }))
     }
 
-    fn append(&self, entry: &Entry, acks: i32) -> Appended {
+    fn append(&self, entry: &mut Entry, acks: i32) -> Appended {
         match self.try_append(entry, acks) {
             Ok(appended) => appended,
             Err(refusal) => Appended::Refused(refusal),
         }
     }
 
-    fn try_append(&self, entry: &Entry, acks: i32) -> Result<Appended, Refusal> {
+    fn try_append(&self, entry: &mut Entry, acks: i32) -> Result<Appended, Refusal> {
         if !matches!(acks, -1..=1) {
             return Err(Refusal::new(
                 18,
@@ -94,7 +83,8 @@ impl TabletService {
             ));
         }
         let replica = self.replica(&entry.bucket, entry.request.routing_bucket_count)?;
-        let records = entry.request.records.clone().unwrap_or_default();
+        // Taken, so that the request's memory is free while it waits.
+        let records = entry.request.records.take().unwrap_or_default();
         let bytes = records.len() as u64;
         let outcome: AppendOutcome = replica.append(records, acks).inspect_err(|_| {
             self.metrics.produce_failed(replica.metrics());
@@ -103,19 +93,10 @@ impl TabletService {
             self.metrics
                 .produced(replica.metrics(), outcome.records, bytes);
         }
-        let AppendOutcome {
-            base_offset,
-            end_offset,
-            ..
-        } = outcome;
-        Ok(if acks == 0 || replica.high_watermark() >= end_offset {
-            Appended::Done { base_offset }
+        Ok(if acks == 0 || outcome.committed {
+            Appended::Done(outcome)
         } else {
-            Appended::Waits {
-                base_offset,
-                replica,
-                end_offset,
-            }
+            Appended::Waits(outcome, replica)
         })
     }
 }
@@ -153,9 +134,9 @@ fn answer(entries: &[Entry], appended: &[Appended], outcomes: &[Option<Committed
                 .unwrap_or(Some(Committed::Yes));
             let result = match appended {
                 Appended::Refused(refusal) => Err(refusal.clone()),
-                Appended::Done { base_offset } => Ok(*base_offset),
-                Appended::Waits { base_offset, .. } => match committed {
-                    Some(Committed::Yes) => Ok(*base_offset),
+                Appended::Done(outcome) => Ok(outcome.base_offset),
+                Appended::Waits(outcome, _) => match committed {
+                    Some(Committed::Yes) => Ok(outcome.base_offset),
                     Some(Committed::LostLeadership) => Err(Refusal::new(
                         12,
                         format!("this server no longer leads {}", entry.bucket),

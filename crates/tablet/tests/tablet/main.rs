@@ -3,4 +3,8 @@
 mod acknowledging;
 mod common;
 mod crashing;
+mod dropping;
 mod failing;
+mod fetching;
+mod racing;
+mod retaining;

@@ -21,6 +21,9 @@ const DEFAULT_WAIT: Duration = Duration::from_millis(100);
 pub(in crate::service) struct FetchPlan {
     /// Id of the follower that asks; `None` for clients.
     pub follower: Option<i32>,
+    /// A follower that asks where clients do: it is refused, as followers read
+    /// beyond the high watermark (wire.md §3.4).
+    pub is_stranger: bool,
     /// Budget of all records; `None` if the request gave a negative one.
     pub max_bytes: Option<u64>,
     /// Answer when so many bytes are there.
@@ -63,8 +66,7 @@ impl FetchPlan {
     /// Checks a request.
     ///
     /// # Errors
-    /// −1 for a predicate without a usable schema id (wire.md §6.5), 12 for a
-    /// follower that asks on a public listener.
+    /// −1 for a predicate without a usable schema id (wire.md §6.5).
     pub fn new(request: pb::FetchLogRequest, session: &Session) -> Result<Self, Refusal> {
         let follower = request.follower_server_id.filter(|id| *id >= 0);
         let wait_ms = |ms: i32| Duration::from_millis(u64::try_from(ms).unwrap_or(0)).min(MAX_WAIT);
@@ -76,23 +78,25 @@ impl FetchPlan {
             request.tables_req.into_iter().map(table_plan).collect();
         let mut plan = Self {
             follower,
+            is_stranger: follower.is_some() && !session.internal,
             max_bytes: u64::try_from(request.max_bytes.unwrap_or_default()).ok(),
             min_bytes: u64::try_from(request.min_bytes.unwrap_or(1)).unwrap_or(0),
             max_wait,
             tables: tables?,
         };
         if follower.is_some() {
-            // Followers read whole batches, beyond the high watermark: only
-            // between servers (wire.md §3.4).
-            if !session.internal {
-                plan.max_wait = Duration::ZERO;
-            }
+            // Followers read whole batches.
             for table in &mut plan.tables {
                 table.projection = None;
                 table.filter = None;
             }
         }
         Ok(plan)
+    }
+
+    /// Buckets of all tables.
+    pub fn bucket_count(&self) -> usize {
+        self.tables.iter().map(|table| table.buckets.len()).sum()
     }
 }
 

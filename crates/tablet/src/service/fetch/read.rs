@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mainstem_format::projection::{Part, ProjectedBatch, Projection, SourceRange};
 use mainstem_format::read_at::{ReadAt, ReadError, ReadWindow};
 use mainstem_format::{BatchHeader, Filter, Predicate, ProjectionError};
-use mainstem_log::LogPart;
+use mainstem_log::{LogPart, LogSlice};
 use mainstem_net::Segment;
 
 use super::plan::{BucketPlan, FetchPlan, TablePlan};
@@ -23,9 +23,11 @@ pub(in crate::service) struct Cold;
 const EARLIEST: i64 = -2;
 /// Stored bytes looked at per step of a projected or filtered read.
 const STEP_BYTES: u64 = 16 << 20;
-/// Stored bytes that one fetch looks at in a bucket in which it finds nothing
-/// (wire.md §6.5 bounds it by 16 segments; this bounds the time as well).
-const SCAN_BYTES: u64 = 1 << 30;
+/// Batches that one fetch selects from or skips (wire.md §6.5 bounds it by 16
+/// segments; this bounds the time as well: some 20 ms).
+const MAX_BATCHES: u64 = 16_384;
+/// As many as that on a thread that serves other requests.
+const MAX_BATCHES_BESIDE: u64 = 2_048;
 /// Ranges of files up to this size are read at once instead of being sent from
 /// the file one by one.
 const SMALL_RANGE: u64 = 8 << 10;
@@ -41,6 +43,10 @@ pub(in crate::service) struct BucketRead {
     pub next_offset: i64,
     /// Set when batches at the end were skipped.
     pub filtered_end_offset: Option<i64>,
+    /// Whether more could be read than the limits allow.
+    pub more: bool,
+    /// Batches selected from or skipped.
+    batches: u64,
     /// End of what clients may read.
     pub high_watermark: i64,
     /// First offset kept.
@@ -55,6 +61,7 @@ pub(in crate::service) struct BucketRead {
 pub(in crate::service) struct Budget {
     left: Option<u64>,
     nothing_yet: bool,
+    batches: u64,
 }
 
 impl Budget {
@@ -63,13 +70,15 @@ impl Budget {
         Self {
             left: max_bytes,
             nothing_yet: true,
+            batches: MAX_BATCHES,
         }
     }
 
-    fn spend(&mut self, bytes: u64) {
-        if bytes > 0 {
+    fn spend(&mut self, read: &BucketRead) {
+        self.batches = self.batches.saturating_sub(read.batches);
+        if read.bytes > 0 {
             self.nothing_yet = false;
-            self.left = self.left.map(|left| left.saturating_sub(bytes));
+            self.left = self.left.map(|left| left.saturating_sub(read.bytes));
         }
     }
 }
@@ -88,7 +97,7 @@ impl TabletService {
             Err(ReadFailure::Cold) => Err(Cold),
             Err(ReadFailure::Refused(refusal)) => Ok(Err(refusal)),
             Ok(read) => {
-                budget.spend(read.bytes);
+                budget.spend(&read);
                 Ok(Ok(read))
             }
         }
@@ -106,6 +115,10 @@ impl TabletService {
             return Err(Refusal::new(-1, "max_bytes is negative").into());
         };
         let replica = if plan.follower.is_some() {
+            if plan.is_stranger {
+                let message = "followers read on the listener for servers only";
+                return Err(Refusal::new(12, message).into());
+            }
             let replica = self.replica(&bucket.bucket, None)?;
             replica.check_follower(plan.follower)?;
             replica
@@ -123,6 +136,8 @@ impl TabletService {
             bytes: 0,
             next_offset: 0,
             filtered_end_offset: None,
+            more: false,
+            batches: 0,
             high_watermark: replica.high_watermark(),
             log_start_offset: replica.log_start_offset(),
             metrics: replica.metrics().clone(),
@@ -135,7 +150,8 @@ impl TabletService {
         let start = replica.resolve_fetch_offset(bucket.fetch_offset, EARLIEST)?;
         read.next_offset = start;
         let limit = bucket.max_bytes.min(left);
-        if start >= end || (limit == 0 && !budget.nothing_yet) {
+        read.more = start < end;
+        if start >= end || budget.batches == 0 || (limit == 0 && !budget.nothing_yet) {
             return Ok(read);
         }
         let projection = match &table.projection {
@@ -149,6 +165,7 @@ impl TabletService {
             filter,
             limit,
             first_free: budget.nothing_yet,
+            batches: budget.batches,
             end,
             may_block,
         };
@@ -157,6 +174,7 @@ impl TabletService {
         } else {
             reading.selected(&mut read)?;
         }
+        read.more = read.next_offset < end;
         Ok(read)
     }
 }
@@ -180,16 +198,25 @@ struct Reading<'a> {
     limit: u64,
     /// The first batch may exceed the limit.
     first_free: bool,
+    /// Batches to look at.
+    batches: u64,
     end: i64,
     may_block: bool,
 }
 
 impl Reading<'_> {
+    fn slice(&self, start: i64, max_bytes: u64, first_free: bool) -> Result<LogSlice, ReadFailure> {
+        let replica = self.replica;
+        if self.may_block {
+            return Ok(replica.slice(start, max_bytes, self.end, first_free)?);
+        }
+        let slice = replica.try_slice(start, max_bytes, self.end, first_free)?;
+        slice.ok_or(ReadFailure::Cold)
+    }
+
     /// Whole batches as they lie in the files.
     fn whole(&mut self, read: &mut BucketRead) -> Result<(), ReadFailure> {
-        let slice = self
-            .replica
-            .slice(read.next_offset, self.limit, self.end, self.first_free)?;
+        let slice = self.slice(read.next_offset, self.limit, self.first_free)?;
         read.next_offset = slice.end_offset.max(read.next_offset);
         read.bytes = slice.len;
         read.segments = segments(slice)?;
@@ -198,12 +225,10 @@ impl Reading<'_> {
 
     /// Batch by batch: skipped by the filter, cut by the projection.
     fn selected(&mut self, read: &mut BucketRead) -> Result<(), ReadFailure> {
-        let mut scanned = 0;
         let mut skipped_to = None;
-        'steps: while scanned < SCAN_BYTES && read.next_offset < self.end {
-            let slice = self
-                .replica
-                .slice(read.next_offset, STEP_BYTES, self.end, true)?;
+        'steps: while read.next_offset < self.end {
+            let step_start = read.next_offset;
+            let slice = self.slice(read.next_offset, STEP_BYTES, true)?;
             if slice.is_empty() {
                 break;
             }
@@ -218,9 +243,15 @@ impl Reading<'_> {
                     let Some(header) = window.batch_header(position)? else {
                         break;
                     };
+                    if read.batches == self.batches {
+                        break 'steps;
+                    }
+                    if read.batches == MAX_BATCHES_BESIDE && !self.may_block {
+                        return Err(ReadFailure::Cold);
+                    }
+                    read.batches += 1;
                     let batch_position = position;
                     position += header.total_len as u64;
-                    scanned += header.total_len as u64;
                     if self.is_skipped(&mut window, batch_position, &header)? {
                         skipped_to = Some(header.next_offset());
                         read.next_offset = header.next_offset();
@@ -235,6 +266,11 @@ impl Reading<'_> {
                     read.next_offset = header.next_offset();
                     skipped_to = None;
                 }
+            }
+            if read.next_offset == step_start {
+                // Not a whole batch in all of it: never to be read in circles.
+                let message = format!("no batch at offset {step_start} of the log");
+                return Err(Refusal::new(10, message).into());
             }
         }
         // Capped by the high watermark: `end` bounds every slice.

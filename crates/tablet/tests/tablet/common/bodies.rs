@@ -71,9 +71,7 @@ pub struct Fetch(pb::FetchLogRequest);
 /// A bucket of the answer.
 #[derive(Clone, Debug)]
 pub struct FetchedBucket {
-    pub table: i64,
     pub partition: Option<i64>,
-    pub bucket: i32,
     pub error: Option<i32>,
     pub high_watermark: i64,
     pub log_start: i64,
@@ -145,7 +143,7 @@ impl Fetch {
         self
     }
 
-    pub fn as_follower(mut self, server: i32) -> Self {
+    pub fn by_follower(mut self, server: i32) -> Self {
         self.0.follower_server_id = Some(server);
         self
     }
@@ -202,9 +200,7 @@ impl Fetch {
                     assert!(filtered <= visible, "{filtered} beyond {visible}");
                 }
                 buckets.push(FetchedBucket {
-                    table: table.table_id.unwrap(),
                     partition: bucket.partition_id,
-                    bucket: bucket.bucket_id.unwrap(),
                     error: bucket.error_code,
                     high_watermark: bucket.high_watermark.unwrap_or(-1),
                     log_start: bucket.log_start_offset.unwrap_or(-1),
@@ -247,5 +243,30 @@ impl ListOffsets {
         let response = pb::ListOffsetsResponse::decode(&*body(response)).unwrap();
         let entry = &response.buckets_resp[0];
         entry.error_code.map_or(Ok(entry.offset.unwrap()), Err)
+    }
+}
+
+/// A LimitScan request.
+pub struct LimitScan;
+
+impl LimitScan {
+    pub fn of(table_id: i64, bucket: i32, limit: i32) -> Bytes {
+        pb::LimitScanRequest {
+            table_id: Some(table_id),
+            bucket_id: Some(bucket),
+            limit: Some(limit),
+            ..Default::default()
+        }
+        .encode_to_vec()
+        .into()
+    }
+
+    pub fn parse(response: Response) -> Vec<Row> {
+        let response = pb::LimitScanResponse::decode(Bytes::from(body(response))).unwrap();
+        assert_eq!(
+            (response.error_code, response.is_log_table),
+            (None, Some(true))
+        );
+        read_rows(&response.records.unwrap(), None)
     }
 }

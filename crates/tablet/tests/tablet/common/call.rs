@@ -1,7 +1,9 @@
 //! A request that was handed to the service.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use futures::future::BoxFuture;
 use mainstem_net::{Reply, Response, Segment};
@@ -41,6 +43,32 @@ impl Call {
         matches!(self, Self::Answered(_))
     }
 
+    /// Polls once and says whether that alone makes it want to be polled again:
+    /// a request that waits must not.
+    pub fn wakes_itself(&mut self, runtime: &Runtime) -> bool {
+        let Self::Waiting(future) = self else {
+            return false;
+        };
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let _inside = runtime.enter();
+        // The first poll may find what was told before.
+        for _ in 0..2 {
+            wakes.0.store(0, Ordering::Relaxed);
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending(), "it is answered");
+        }
+        wakes.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// The answer, on a runtime of the caller's.
+    pub async fn ready(self) -> Response {
+        match self {
+            Self::Answered(response) => response,
+            Self::Waiting(future) => future.await,
+        }
+    }
+
     /// Lets (simulated) time pass until the answer is there.
     pub fn wait(self, runtime: &Runtime) -> Response {
         match self {
@@ -55,6 +83,15 @@ impl Call {
             Self::Answered(response) => response,
             Self::Waiting(_) => panic!("the request waits"),
         }
+    }
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -5,12 +5,16 @@ mod bodies;
 mod call;
 mod rows;
 mod server;
+mod slow_disk;
 mod tables;
 mod world;
 
-pub use bodies::{Fetch, FetchedBucket, ListOffsets, Produce, Produced};
+pub use bodies::{Fetch, FetchedBucket, LimitScan, ListOffsets, Produce};
 pub use call::Call;
 pub use rows::{Row, batch, read_rows, rows};
-pub use server::{LOG_DIR, Server, disk, log_config};
-pub use tables::{TableSpec, catalog, drop_partition, drop_table, put_partition, put_table};
+pub use server::{LOG_DIR, Server, Threaded, disk, log_config, session};
+pub use slow_disk::SlowDisk;
+pub use tables::{
+    TableSpec, catalog, drop_partition, drop_table, lose_leader, put_partition, put_table,
+};
 pub use world::{Harm, World};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mainstem_env::{FileSystem, ManualClock, SimFileSystem};
+use mainstem_env::{Clock, FileSystem, ManualClock, SimFileSystem, SystemClock};
 use mainstem_log::{LogConfig, LogResources, Syncer};
 use mainstem_meta::Catalog;
 use mainstem_net::Session;
@@ -65,16 +65,7 @@ impl Server {
     ) -> Self {
         let clock = Arc::new(ManualClock::new(now_ms));
         let syncer = Arc::new(Syncer::simulated(clock.clone()));
-        let config = ReplicasConfig {
-            server_id: ServerId(0),
-            resources: LogResources::new(disk, LOG_DIR.into(), 64),
-            log_dir: LOG_DIR.into(),
-            log,
-            catalog: catalog.clone(),
-            clock: clock.clone(),
-            disk: Arc::new(DiskGuard::new(0.85, 0.80)),
-            min_in_sync_replicas: 1,
-        };
+        let config = config(disk, catalog, log, clock.clone());
         let replicas = Replicas::simulated(config, syncer.clone());
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
@@ -137,16 +128,22 @@ impl Server {
         Produce::parse(call.answer())
     }
 
-    /// The answer to a fetch request, for which no time has to pass.
+    /// The answer to a fetch request, for which no time has to pass. It may
+    /// come from a thread that is allowed to wait for the disk.
     pub fn fetched(&self, request: &Fetch) -> Vec<FetchedBucket> {
-        let mut call = self.fetch(request);
-        assert!(self.is_answered(&mut call), "the reader waits");
-        Fetch::parse(call.answer())
+        let started = self.now();
+        let answer = self.fetch(request).wait(&self.runtime);
+        assert_eq!(self.now(), started, "the reader waits");
+        Fetch::parse(answer)
     }
 
     pub fn replica(&self, table: i64, bucket: i32) -> Arc<Replica> {
         let bucket = bucket_of(table, None, bucket);
         self.replicas.get(&bucket).expect("the bucket is there")
+    }
+
+    pub fn is_unopened(&self, table: i64, bucket: i32) -> bool {
+        self.replicas.is_unopened(&bucket_of(table, None, bucket))
     }
 
     /// Simulated time of the runtime.
@@ -155,7 +152,47 @@ impl Server {
     }
 }
 
-pub fn bucket_of(table: i64, partition: Option<i64>, bucket: i32) -> TableBucket {
+fn config(
+    disk: Arc<dyn FileSystem>,
+    catalog: &Arc<Catalog>,
+    log: LogConfig,
+    clock: Arc<dyn Clock>,
+) -> ReplicasConfig {
+    ReplicasConfig {
+        server_id: ServerId(0),
+        resources: LogResources::new(disk, LOG_DIR.into(), 64),
+        log_dir: LOG_DIR.into(),
+        log,
+        catalog: catalog.clone(),
+        clock,
+        disk: Arc::new(DiskGuard::new(0.85, 0.80)),
+        min_in_sync_replicas: 1,
+    }
+}
+
+/// A server with its own threads, as a real one, on a simulated disk.
+pub struct Threaded {
+    pub replicas: Arc<Replicas>,
+    pub service: Arc<TabletService>,
+}
+
+impl Threaded {
+    pub fn start(disk: &SimFileSystem, catalog: &Arc<Catalog>) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let disk = Arc::new(disk.clone());
+        let replicas = Replicas::new(config(disk, catalog, log_config(), clock.clone()));
+        let metrics = TabletMetrics::new(replicas.clone());
+        replicas.set_metrics(metrics.clone());
+        catalog.subscribe(replicas.clone());
+        replicas.open_all().expect("the log directory can be read");
+        Self {
+            service: TabletService::new(replicas.clone(), clock, metrics),
+            replicas,
+        }
+    }
+}
+
+fn bucket_of(table: i64, partition: Option<i64>, bucket: i32) -> TableBucket {
     TableBucket {
         table_id: TableId(table),
         partition_id: partition.map(PartitionId),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use mainstem_meta::records::{BucketRecord, DatabaseRecord, PartitionRecord, TableRecord};
 use mainstem_meta::{BucketState, Catalog, DatabaseEntry, PartitionEntry, TableEntry};
-use mainstem_types::{DataType, PartitionId, Schema, SchemaId, TablePath, TypeKind};
+use mainstem_types::{
+    DataType, LeaderEpoch, PartitionId, Schema, SchemaId, TableId, TablePath, TypeKind,
+};
 
 const DATABASE: &str = "db";
 
@@ -71,14 +73,24 @@ pub fn put_table(catalog: &Catalog, spec: &TableSpec) {
         created_time: 1,
         modified_time: 1,
     };
-    let schemas = BTreeMap::from([(SchemaId(1), Arc::new(schema()))]);
     let buckets = if spec.partitioned { 0 } else { spec.buckets };
-    catalog.put_table(Arc::new(TableEntry::new(
-        TablePath::new(DATABASE, spec.name),
-        record,
-        schemas,
-        led(buckets),
-    )));
+    put_entry(catalog, spec.name, record, led(buckets));
+}
+
+fn put_entry(catalog: &Catalog, name: &str, record: TableRecord, buckets: Vec<BucketState>) {
+    let schemas = BTreeMap::from([(SchemaId(1), Arc::new(schema()))]);
+    let path = TablePath::new(DATABASE, name);
+    catalog.put_table(Arc::new(TableEntry::new(path, record, schemas, buckets)));
+}
+
+/// Takes the leader away from one bucket of a table.
+pub fn lose_leader(catalog: &Catalog, table_id: i64, bucket: usize) {
+    let entry = catalog.table_by_id(TableId(table_id)).unwrap();
+    let mut buckets = entry.buckets.clone();
+    buckets[bucket].leader = None;
+    buckets[bucket].leader_epoch = LeaderEpoch(1);
+    buckets[bucket].bucket_epoch += 1;
+    put_entry(catalog, &entry.path.table, entry.record(), buckets);
 }
 
 pub fn drop_table(catalog: &Catalog, name: &str) {
