@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mainstem_format::Value;
 use mainstem_protocol::ApiKey;
 use mainstem_protocol::messages as pb;
 use mainstem_testkit::{
@@ -432,4 +433,32 @@ fn a_wrong_bucket_count_is_74_for_its_bucket_only() {
         .collect();
     assert_eq!(codes, [Some(74), None]);
     assert_eq!(client.end(&table, 0), 10);
+}
+
+/// A frame holds 2 GiB at most: a client that allows as much must not be refused
+/// as soon as there is more.
+#[test]
+fn an_answer_is_bounded_whatever_the_client_allows() {
+    let (_server, mut client, table) = server_with_table(&quick(), 1);
+    let text = "x".repeat(4 << 20);
+    let batch = table
+        .source()
+        .arrow(&[vec![Value::Int(1), text.as_str().into()]]);
+    for _ in 0..5 {
+        client.append(&table, 0, &batch).expect("appended");
+    }
+    // 2.2 GB altogether.
+    let mut request = table.fetch(std::iter::repeat_n((0, 0), 110));
+    request.max_bytes = Some(i32::MAX);
+    for bucket in &mut request.tables_req[0].buckets_req {
+        bucket.max_fetch_bytes = Some(i32::MAX);
+    }
+    let entries = client.fetch(&request);
+    assert!(entries.iter().all(|entry| entry.error_code.is_none()));
+    let bytes: usize = entries
+        .iter()
+        .flat_map(|entry| &entry.records)
+        .map(|records| records.len())
+        .sum();
+    assert!((5 * batch.len()..=128 << 20).contains(&bytes), "{bytes}");
 }

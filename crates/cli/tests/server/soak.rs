@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use mainstem_format::Value;
 use mainstem_protocol::ApiKey;
 use mainstem_protocol::messages as pb;
-use mainstem_testkit::{Answer, Client, Server, Table, Wire, golden, until};
+use mainstem_testkit::{Answer, Client, Server, Table, Wire, golden, log_table, until};
+use mainstem_types::TypeKind;
 use prost::Message;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -235,5 +236,61 @@ fn clients_that_do_not_read_their_answers_hold_up_nobody() {
     assert_eq!(answer.tables_resp.len(), 1);
     for _ in 0..50 {
         assert!(matches!(deaf[0].receive(), Answer::Success { .. }));
+    }
+}
+
+/// Projected records are in memory until they are sent; they are bounded over all
+/// connections.
+#[test]
+fn projected_answers_that_nobody_reads_do_not_fill_the_memory() {
+    let server = quick().start();
+    let mut client = server.client();
+    let names: Vec<String> = (0..10).map(|at| format!("c{at}")).collect();
+    let columns: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), TypeKind::Int))
+        .collect();
+    let table = client.create_table("fluss.t", &log_table(&columns, 1));
+    let rows: Vec<Vec<Value<'_>>> = (0..300)
+        .map(|row| (0..10).map(|at| Value::Int(row * at)).collect())
+        .collect();
+    let batch = table.source().arrow(&rows);
+    for _ in 0..25 {
+        let many = (0..12).fold(batch.clone().cut_to(0), |all, _| all.then(&batch));
+        client.append(&table, 0, &many).expect("appended");
+    }
+    let mut fetch = table.fetch_columns(0, 0, &[0, 1, 2, 3, 4, 6, 7, 8, 9]);
+    fetch.tables_req[0].buckets_req[0].max_fetch_bytes = Some(64 << 20);
+    let whole = client
+        .fetch_one(&fetch)
+        .expect("readable")
+        .records
+        .expect("records")
+        .len();
+    assert!(whole > 2 << 20, "{whole} bytes");
+    let before = server.resident_bytes();
+    let fetch = fetch.encode_to_vec();
+    let mut deaf: Vec<Wire> = (0..16).map(|_| server.wire()).collect();
+    for wire in &mut deaf {
+        for _ in 0..40 {
+            wire.send(ApiKey::FetchLog.code(), 0, &fetch);
+        }
+    }
+    // What is asked for is more than 1.5 GB.
+    let mut peak = 0;
+    for _ in 0..50 {
+        client.append(&table, 0, &batch).expect("appended");
+        peak = peak.max(server.resident_bytes().saturating_sub(before));
+    }
+    assert!(
+        peak < 450 << 20,
+        "{} MB of answers that nobody reads",
+        peak >> 20
+    );
+    // Those who read get everything they asked for.
+    for wire in &mut deaf[..2] {
+        for _ in 0..40 {
+            assert!(matches!(wire.receive(), Answer::Success { .. }));
+        }
     }
 }

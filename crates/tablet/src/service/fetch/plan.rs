@@ -16,6 +16,10 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// `min_bytes` without `max_wait_ms` (wire.md §4.9).
 const DEFAULT_WAIT: Duration = Duration::from_millis(100);
 
+/// Records of one answer, whatever the request allows: a frame holds 2 GiB at
+/// most, and projected records are held in memory until they are sent.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+
 /// What to read.
 #[derive(Debug)]
 pub(in crate::service) struct FetchPlan {
@@ -79,7 +83,9 @@ impl FetchPlan {
         let mut plan = Self {
             follower,
             is_stranger: follower.is_some() && !session.internal,
-            max_bytes: u64::try_from(request.max_bytes.unwrap_or_default()).ok(),
+            max_bytes: u64::try_from(request.max_bytes.unwrap_or_default())
+                .ok()
+                .map(|bytes| bytes.min(MAX_ANSWER_BYTES)),
             min_bytes: u64::try_from(request.min_bytes.unwrap_or(1)).unwrap_or(0),
             max_wait,
             tables: tables?,
