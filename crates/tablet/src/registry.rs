@@ -269,10 +269,13 @@ impl Replicas {
     /// Closes all logs so that the next start reads nothing again.
     pub fn close_all(&self) {
         let now_ms = self.context.clock.now_ms();
-        for replica in self.all() {
-            if let Err(error) = replica.log().close(now_ms) {
-                warn!(bucket = %replica.bucket(), %error, "not closed; the next start recovers it");
-            }
+        let logs: Vec<Arc<LogTablet>> = self.all().iter().map(|replica| replica.log()).collect();
+        let failed = LogTablet::close_all(&logs, now_ms);
+        if failed > 0 {
+            warn!(
+                failed,
+                "logs could not be closed; the next start recovers them"
+            );
         }
     }
 

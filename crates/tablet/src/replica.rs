@@ -4,7 +4,7 @@ pub mod core;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -83,8 +83,9 @@ pub struct Replica {
     /// Order of appends, and the rules. Held during the write to the page cache,
     /// never during a sync or a wait.
     state: Mutex<State>,
-    /// Copy of the core's, for readers that must not wait for an append.
+    /// Copies of what `state` says, for readers that must not wait for an append.
     high_watermark: AtomicI64,
+    leads: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -149,6 +150,7 @@ impl Replica {
             log: RwLock::new(log),
             state: Mutex::new(state),
             high_watermark: AtomicI64::new(0),
+            leads: AtomicBool::new(false),
         });
         replica.adopt(&replica.log(), 0);
         replica
@@ -215,7 +217,7 @@ impl Replica {
 
     /// Whether this replica leads.
     pub fn is_leader(&self) -> bool {
-        self.state.lock().leads()
+        self.leads.load(Ordering::Acquire)
     }
 
     /// Writers and readers that wait now.
@@ -283,6 +285,8 @@ impl Replica {
             now_ms: self.now_ms(),
         };
         let actions = state.core.step(event)?;
+        // Before those who waited look again.
+        self.leads.store(state.leads(), Ordering::Release);
         self.carry_out(&mut state, actions);
         Ok(())
     }
@@ -529,6 +533,7 @@ impl Replica {
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
+        self.leads.store(false, Ordering::Release);
         state.fail_writers(Committed::LostLeadership);
         state.readers.wake_all();
     }

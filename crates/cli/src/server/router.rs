@@ -127,8 +127,13 @@ impl Service for Router {
         let handle = move || handle(request);
         let changes = self.changes.clone();
         Reply::Later(Box::pin(async move {
-            // The semaphore is never closed.
-            let _permit = changes.acquire_owned().await;
+            // The semaphore is never closed. The permit goes with the work: that
+            // goes on when the connection, and with it this future, is gone.
+            let permit = changes.acquire_owned().await;
+            let handle = move || {
+                let _permit = permit;
+                handle()
+            };
             let done = tokio::task::spawn_blocking(handle).await;
             done.unwrap_or_else(|_| Response::Error {
                 code: -1,

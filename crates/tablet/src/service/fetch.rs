@@ -20,6 +20,7 @@ pub(super) use self::projection_cache::ProjectionCache;
 use self::read::{BucketRead, Budget, Cold};
 use super::{Refusal, TabletService, request};
 use crate::fetch_wait::FetchWait;
+use crate::metrics::TableMetrics;
 use crate::reader_progress::{ReaderProgress, SHORT_WAIT};
 
 /// A round of reading all buckets of a request.
@@ -36,6 +37,8 @@ struct Round {
     failed: bool,
     /// Buckets read without an error.
     local: usize,
+    /// What to count when the round is the answer: bytes, or a refusal.
+    counts: Vec<(Arc<TableMetrics>, Option<u64>)>,
 }
 
 impl TabletService {
@@ -56,7 +59,7 @@ impl TabletService {
             }
         };
         if self.is_complete(&plan, &round) {
-            return Reply::Now(answer(round));
+            return Reply::Now(self.answer(round));
         }
         let service = self.clone();
         Reply::Later(Box::pin(async move {
@@ -110,7 +113,7 @@ impl TabletService {
             };
         }
         drop(guard);
-        answer(round)
+        self.answer(round)
     }
 
     /// Registers the request with all its buckets; false if one of them has got
@@ -205,7 +208,7 @@ impl TabletService {
                         round.bytes += read.bytes;
                         round.skipped |= read.filtered_end_offset.is_some();
                         round.more |= read.more;
-                        self.metrics.fetched(&read.metrics, read.bytes);
+                        round.counts.push((read.metrics.clone(), Some(read.bytes)));
                         self.note_progress(reader, bucket, &read, now_ms);
                         fields.high_watermark = Some(read.high_watermark);
                         fields.log_start_offset = Some(read.log_start_offset);
@@ -214,6 +217,9 @@ impl TabletService {
                     }
                     Err(refusal) => {
                         round.failed |= !matches!(refusal.code, 12 | 21);
+                        if let Some(replica) = self.replicas.get(&bucket.bucket) {
+                            round.counts.push((replica.metrics().clone(), None));
+                        }
                         fields.error_code = Some(refusal.code);
                         fields.error_message = Some(refusal.message);
                         None
@@ -243,13 +249,19 @@ impl TabletService {
         }
     }
 
+    fn answer(&self, round: Round) -> Response {
+        for (table, bytes) in &round.counts {
+            match bytes {
+                Some(bytes) => self.metrics.fetched(table, *bytes),
+                None => self.metrics.fetch_failed(table),
+            }
+        }
+        Response::Success(fetch_log_response(round.tables))
+    }
+
     fn monotonic_ms(&self) -> i64 {
         i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX)
     }
-}
-
-fn answer(round: Round) -> Response {
-    Response::Success(fetch_log_response(round.tables))
 }
 
 /// Tells the replicas that the request is over, also when its connection closed

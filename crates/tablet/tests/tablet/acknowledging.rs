@@ -134,6 +134,26 @@ fn in_mode_os_nobody_waits_and_a_killed_process_loses_nothing() {
 }
 
 #[test]
+fn a_server_that_is_closed_leaves_nothing_unsynced() {
+    let disk = disk(1);
+    let server = Server::start(&disk, &one_table(3), log_config());
+    for bucket in 0..3 {
+        let request = Produce::to(1, 0).bucket(bucket, batch(7, 0, &rows(0, 3, 5)));
+        server.produced(server.produce(&request));
+    }
+    server.replicas.close_all();
+    drop(server);
+    let disk = disk.power_loss(Survival::Nothing);
+    let before = disk.operations();
+    let server = Server::start(&disk, &one_table(3), log_config());
+    for bucket in 0..3 {
+        let read = server.fetched(&Fetch::of(1).bucket(bucket, 0));
+        assert_eq!(read[0].rows().len(), 3, "without a sync");
+    }
+    assert_eq!(disk.operations(), before, "there is nothing to repair");
+}
+
+#[test]
 fn a_repeated_batch_waits_for_the_sync_of_the_first() {
     let disk = disk(1);
     let server = Server::start(&disk, &one_table(1), log_config());

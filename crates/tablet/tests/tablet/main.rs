@@ -7,4 +7,5 @@ mod dropping;
 mod failing;
 mod fetching;
 mod racing;
+mod refusing;
 mod retaining;

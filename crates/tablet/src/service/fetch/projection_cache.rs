@@ -8,16 +8,22 @@ use parking_lot::Mutex;
 
 use crate::table_view::TableView;
 
-/// Projections kept; when they are more, all are forgotten. Readers of a table
-/// share a handful.
-const CAPACITY: usize = 1_024;
+/// Fields of the projections kept, by schema version; when they are more, all
+/// are forgotten. Readers of a table share a handful of projections.
+const MAX_FIELDS: usize = 200_000;
 
 type Key = (i64, i32, Vec<i32>);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::service) struct ProjectionCache {
-    compiled: Mutex<HashMap<Key, Arc<Projection>>>,
+    compiled: Mutex<Compiled>,
+}
+
+#[derive(Debug, Default)]
+struct Compiled {
+    projections: HashMap<Key, Arc<Projection>>,
+    fields: usize,
 }
 
 impl ProjectionCache {
@@ -31,7 +37,7 @@ impl ProjectionCache {
         fields: &[i32],
     ) -> Result<Arc<Projection>, ProjectionError> {
         let key = (table.entry.table_id.0, table.schema_id().0, fields.to_vec());
-        if let Some(projection) = self.compiled.lock().get(&key) {
+        if let Some(projection) = self.compiled.lock().projections.get(&key) {
             return Ok(projection.clone());
         }
         let versions: Vec<_> = table
@@ -40,11 +46,14 @@ impl ProjectionCache {
             .map(|(id, layout)| (*id, layout.clone()))
             .collect();
         let projection = Arc::new(Projection::new(&versions, fields)?);
+        // An entry without fields takes room as well.
+        let cost = versions.len() * (fields.len() + 8);
         let mut compiled = self.compiled.lock();
-        if compiled.len() >= CAPACITY {
-            compiled.clear();
+        if compiled.fields + cost > MAX_FIELDS {
+            *compiled = Compiled::default();
         }
-        compiled.insert(key, projection.clone());
+        compiled.fields += cost;
+        compiled.projections.insert(key, projection.clone());
         Ok(projection)
     }
 }

@@ -15,6 +15,6 @@ pub use rows::{Row, batch, read_rows, rows};
 pub use server::{LOG_DIR, Server, Threaded, disk, log_config, session};
 pub use slow_disk::SlowDisk;
 pub use tables::{
-    TableSpec, catalog, drop_partition, drop_table, lose_leader, put_partition, put_table,
+    TableSpec, catalog, drop_partition, drop_table, lose_leader, put_partition, put_table, schema,
 };
 pub use world::{Harm, World};
