@@ -447,3 +447,43 @@ fn thousands_of_pipelined_requests_are_answered_and_a_new_client_is_not_kept_wai
         }
     }
 }
+
+#[test]
+fn connections_beyond_the_limit_are_closed_and_room_is_given_again() {
+    let server = quick().with("mainstem.net.max-connections", "3").start();
+    let mut first: Vec<Wire> = (0..3).map(|_| server.wire()).collect();
+    for wire in &mut first {
+        assert!(matches!(
+            wire.call(LIST_DATABASES, 0, &[]),
+            Answer::Success { .. }
+        ));
+    }
+    let mut beyond = server.wire();
+    assert!(matches!(beyond.receive(), Answer::Failure { .. }));
+    assert_eq!(beyond.receive(), Answer::Closed);
+    drop(first.pop());
+    until("room for another", || {
+        let mut wire = server.wire();
+        wire.send_bytes(&Wire::frame(LIST_DATABASES, 0, 0, &[]));
+        matches!(wire.receive(), Answer::Success { .. }).then_some(())
+    });
+    assert!(matches!(
+        first[0].call(LIST_DATABASES, 0, &[]),
+        Answer::Success { .. }
+    ));
+}
+
+#[test]
+fn an_idle_connection_is_closed_and_one_that_waits_for_an_answer_gets_it() {
+    let options = quick().with("netty.connection.max-idle-time", "1s");
+    let (server, mut client, table) = server_with_table(&options, 1);
+    let mut idle = server.wire();
+    let mut waiting = server.client();
+    let mut fetch = table.fetch([(0, 0)]);
+    fetch.min_bytes = Some(1);
+    fetch.max_wait_ms = Some(700);
+    waiting.send(ApiKey::FetchLog, &fetch);
+    assert_eq!(idle.receive(), Answer::Closed);
+    assert!(matches!(waiting.wire().receive(), Answer::Success { .. }));
+    assert_eq!(client.wire().receive(), Answer::Closed);
+}

@@ -316,7 +316,7 @@ fn every_commit_time_and_its_neighbours_lead_to_the_right_batch() {
     let options = quick()
         .with("log.segment.file-size", "600")
         .with("log.index.interval-size", "200");
-    let server = options.start();
+    let mut server = options.start();
     let mut client = server.client();
     let table = client.create_table("fluss.t", &ab(1));
     for number in 0..12 {
@@ -339,13 +339,44 @@ fn every_commit_time_and_its_neighbours_lead_to_the_right_batch() {
         .collect();
     assert_eq!(batches.len(), 12);
     let end = client.end(&table, 0);
-    for (index, (time, base)) in batches.iter().enumerate() {
-        let next = batches.get(index + 1).map_or(end, |(_, base)| *base);
-        let mut at = |time| client.offset(&table, None, 0, 2, Some(time));
-        assert_eq!(
-            (at(time - 1), at(*time), at(time + 1)),
-            (Ok(*base), Ok(*base), Ok(next)),
-            "batch {index}"
-        );
+    for round in ["as written", "after an orderly stop", "after a crash"] {
+        match round {
+            "as written" => {}
+            "after a crash" => {
+                server.crash();
+            }
+            _ => {
+                server.restart();
+            }
+        }
+        let mut client = server.client();
+        for (index, (time, base)) in batches.iter().enumerate() {
+            let next = batches.get(index + 1).map_or(end, |(_, base)| *base);
+            let mut at = |time| client.offset(&table, None, 0, 2, Some(time));
+            assert_eq!(
+                (at(time - 1), at(*time), at(time + 1)),
+                (Ok(*base), Ok(*base), Ok(next)),
+                "batch {index} {round}"
+            );
+        }
     }
+}
+
+#[test]
+fn a_limit_scan_of_more_than_fits_an_answer_gives_the_newest() {
+    let (_server, mut client, table) = server_with_table(&quick(), 1);
+    let text = "x".repeat(4 << 20);
+    let batch = table
+        .source()
+        .arrow(&[vec![Value::Int(1), text.as_str().into()]]);
+    for _ in 0..20 {
+        client.append(&table, 0, &batch).expect("appended");
+    }
+    let found = offsets(&scan(&mut client, &table, 0, 20).expect("a success"));
+    assert!(found.len() > 5, "{found:?}");
+    assert_eq!(found.last(), Some(&(19, 20)));
+    assert!(
+        found.windows(2).all(|pair| pair[0].1 == pair[1].0),
+        "{found:?}"
+    );
 }

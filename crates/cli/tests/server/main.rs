@@ -7,6 +7,7 @@
 mod admin;
 mod cluster;
 mod crash;
+mod disk;
 mod evolution;
 mod fetch;
 mod formats;

@@ -206,7 +206,7 @@ impl World {
                 check(client, table, None, bucket, rows);
             }
         }
-        for (table, partitions) in &self.parted {
+        if let Some((table, partitions)) = &self.parted {
             for (id, rows) in partitions {
                 check(client, table, Some(*id), 0, rows);
             }

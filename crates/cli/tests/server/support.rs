@@ -1,6 +1,10 @@
 //! What most of the tests begin with.
 
-use mainstem_testkit::{BatchBytes, Client, Server, ServerOptions, Table, ab};
+use mainstem_format::Value;
+use mainstem_testkit::{
+    BatchBytes, Client, Rows, Server, ServerOptions, Table, ab, decode_batches,
+};
+use mainstem_types::LogFormat;
 
 /// Options for the executable under test, with everything durable.
 pub fn durable() -> ServerOptions {
@@ -53,4 +57,34 @@ pub fn check_appends(client: &mut Client, table: &Table, cases: &[(&str, BatchBy
         }
     }
     assert_all_right(&wrong);
+}
+
+/// All rows of a bucket, read in small pieces.
+pub fn all_rows(client: &mut Client, table: &Table, bucket: i32) -> Rows {
+    let end = client.end(table, bucket);
+    let mut rows: Rows = Vec::new();
+    let mut next = 0;
+    while next < end {
+        let mut request = table.fetch([(bucket, next)]);
+        request.tables_req[0].buckets_req[0].max_fetch_bytes = Some(8_000);
+        let entry = client.fetch_one(&request).expect("readable");
+        let read = decode_batches(
+            &entry.records.expect("records"),
+            table.schema(),
+            LogFormat::Arrow,
+        );
+        assert!(!read.is_empty(), "nothing at {next} of {end}");
+        rows.extend(read.into_iter().filter(|(offset, _)| *offset >= next));
+        next = rows.last().map_or(end, |(offset, _)| offset + 1);
+    }
+    rows
+}
+
+/// Values of their first column.
+pub fn numbers(rows: &Rows) -> Vec<i32> {
+    let number = |row: &Vec<Value<'_>>| match &row[0] {
+        Value::Int(number) => *number,
+        other => panic!("{other:?}"),
+    };
+    rows.iter().map(|(_, row)| number(row)).collect()
 }
