@@ -217,3 +217,29 @@ pub fn verify(connection: &mut WireConnection, table: &BenchTable) -> Result<(u6
     }
     Ok((rows, bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::batches::BatchSource;
+
+    #[test]
+    fn a_walk_counts_whole_batches_and_stops_before_a_cut_one() {
+        let mut source = BatchSource::events().unwrap();
+        let (one, other) = (source.batch(3).unwrap(), source.batch(5).unwrap());
+        let mut records = one.bytes.to_vec();
+        let walked = walk(&records).unwrap();
+        assert_eq!((walked.rows, walked.next_offset), (3, Some(3)));
+        for length in [0, 1, 30, other.bytes.len() - 1] {
+            records.truncate(one.bytes.len());
+            records.extend_from_slice(&other.bytes[..length]);
+            assert_eq!(
+                walk(&records).unwrap().rows,
+                3,
+                "{length} bytes of the second batch"
+            );
+        }
+        assert!(walk(&[0xff; 100]).is_err());
+        assert_eq!(walk(&[]).unwrap().next_offset, None);
+    }
+}

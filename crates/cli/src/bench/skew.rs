@@ -5,7 +5,7 @@
 //! the one bucket that has some.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
@@ -26,6 +26,8 @@ use super::wire::WireConnection;
 const BUCKETS: usize = 4;
 const FETCH_WAIT_MS: i32 = 500;
 const WINDOW: usize = 16;
+/// The reference takes up to two minutes.
+const STALLED: Duration = Duration::from_secs(120);
 /// Of the table, the default of new tables.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -110,51 +112,87 @@ impl Workload for SkewArguments {
             wait_ms: FETCH_WAIT_MS,
             ..FetchShape::whole(table.table_id)
         };
-        let mut cpu = Vec::new();
         let rounds = stage.rounds(&mut report, || {
             (0..self.reads)
                 .map(|_| {
                     // A new connection, as a new client has.
                     let mut connection = WireConnection::open(server.address())?;
-                    let (usage, rows) = Usage::of(&server, || {
+                    let (usage, read) = Usage::of(&server, || {
                         read(&mut connection, &shape, source.schema(), &ends)
                     })?;
-                    ensure!(rows == stored, "{rows} rows of {stored} were read");
-                    cpu.push(usage.cpu_seconds);
-                    Ok(usage.seconds)
+                    ensure!(
+                        read.rows == stored,
+                        "{} rows of {stored} were read",
+                        read.rows
+                    );
+                    Ok((usage, read))
                 })
-                .collect::<Result<Vec<f64>>>()
+                .collect::<Result<Vec<(Usage, Read)>>>()
         })?;
-        let seconds: Vec<f64> = rounds.into_iter().flatten().collect();
-        let rates = seconds
-            .iter()
-            .map(|seconds| stored as f64 / 1e6 / seconds)
-            .collect();
+        let reads: Vec<(Usage, Read)> = rounds.into_iter().flatten().collect();
+        let values = |of: &dyn Fn(&(Usage, Read)) -> f64| reads.iter().map(of).collect();
         report.push(
-            Figure::new("read of the whole table", "s", seconds)
-                .with_target(Target::EachAtMost(2.0)),
+            Figure::new(
+                "read of the whole table",
+                "s",
+                values(&|(usage, _)| usage.seconds),
+            )
+            .with_target(Target::EachAtMost(2.0)),
         );
-        report.push(Figure::new("rows", "M/s", rates));
-        report.push(Figure::new("server CPU of a read", "s", cpu));
+        report.push(Figure::new(
+            "rows",
+            "M/s",
+            values(&|(usage, _)| stored as f64 / 1e6 / usage.seconds),
+        ));
+        report.push(Figure::new(
+            "client without rows, in all",
+            "s",
+            values(&|(_, read)| read.starved.as_secs_f64()),
+        ));
+        report.push(Figure::new(
+            "client without rows, longest",
+            "s",
+            values(&|(_, read)| read.longest_starved.as_secs_f64()),
+        ));
+        report.push(Figure::new(
+            "fetches",
+            "",
+            values(&|(_, read)| f64::from(read.fetches)),
+        ));
+        report.push(Figure::new(
+            "server CPU of a read",
+            "s",
+            values(&|(usage, _)| usage.cpu_seconds),
+        ));
         Ok(report)
     }
 }
 
-/// Reads up to `ends` and decodes all columns; returns the rows.
+/// How a read went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Read {
+    rows: u64,
+    fetches: u32,
+    /// Time in which the client waited and had no rows to work on.
+    starved: Duration,
+    longest_starved: Duration,
+}
+
+/// Reads up to `ends` and decodes all columns.
 fn read(
     connection: &mut WireConnection,
     shape: &FetchShape,
     schema: &Schema,
     ends: &[i64],
-) -> Result<u64> {
+) -> Result<Read> {
     let decoder = ArrowBatchDecoder::new(schema, Columns::All)?;
     let mut offsets = vec![0_i64; ends.len()];
     let mut buffered: VecDeque<(usize, Bytes)> = VecDeque::new();
-    let (mut rows, mut in_flight) = (0, false);
+    let (mut read, mut in_flight) = (Read::default(), false);
     let begin = Instant::now();
     while offsets.iter().zip(ends).any(|(offset, end)| offset < end) {
         ensure!(
-            begin.elapsed().as_secs() < 120,
+            begin.elapsed() < STALLED,
             "the reader is stalled at {offsets:?} of {ends:?}"
         );
         if !in_flight {
@@ -165,11 +203,18 @@ fn read(
                 .collect();
             if !free.is_empty() {
                 connection.send(&shape.request(free)?)?;
+                read.fetches += 1;
                 in_flight = true;
             }
         }
         if in_flight && (buffered.is_empty() || connection.is_readable()?) {
-            for FetchedBucket { bucket, records } in fetch::buckets(connection.receive()?.1)? {
+            let waiting = Instant::now();
+            let (_, body) = connection.receive()?;
+            if buffered.is_empty() {
+                read.starved += waiting.elapsed();
+                read.longest_starved = read.longest_starved.max(waiting.elapsed());
+            }
+            for FetchedBucket { bucket, records } in fetch::buckets(body)? {
                 if !records.is_empty() {
                     buffered.push_back((usize::try_from(bucket)?, records));
                 }
@@ -183,11 +228,11 @@ fn read(
             continue;
         };
         let batch = decoder.decode(&records.split_to(header.total_len))?;
-        rows += batch.batch.num_rows() as u64;
+        read.rows += batch.batch.num_rows() as u64;
         offsets[bucket] = batch.next_offset;
         if fetch::first_batch(&records)?.is_some() {
             buffered.push_front((bucket, records));
         }
     }
-    Ok(rows)
+    Ok(read)
 }
