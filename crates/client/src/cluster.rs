@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mainstem_net::{ClientOptions as NetOptions, Connection, Login};
@@ -14,6 +14,33 @@ use mainstem_types::{
 use parking_lot::Mutex;
 
 use crate::error::{ClientError, Result};
+
+/// Between two attempts while no server answers.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits for a server that restarts, within the delivery time-out.
+pub(crate) struct Patience<'a> {
+    client: &'a Client,
+    started: Instant,
+}
+
+impl Patience<'_> {
+    /// Returns when the call may be repeated.
+    ///
+    /// # Errors
+    /// The failure itself, if it is another than a lost connection, or time is
+    /// over.
+    pub(crate) async fn after(&mut self, failure: ClientError) -> Result<()> {
+        let lost = matches!(&failure, ClientError::Net(error) if error.is_retriable());
+        if !lost || self.started.elapsed() > self.client.options().delivery_timeout {
+            return Err(failure);
+        }
+        tokio::time::sleep(RETRY_PAUSE).await;
+        // If that fails the next attempt does, and comes back here.
+        let _ = self.client.refresh().await;
+        Ok(())
+    }
+}
 
 /// How to reach and use a cluster.
 #[derive(Clone, Debug)]
@@ -225,6 +252,14 @@ impl Client {
             }
         };
         Ok(connection.call(api, 0, request).await?)
+    }
+
+    /// For repeating calls that change nothing twice.
+    pub(crate) fn patience(&self) -> Patience<'_> {
+        Patience {
+            client: self,
+            started: Instant::now(),
+        }
     }
 
     /// Describes a table.

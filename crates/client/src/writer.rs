@@ -136,8 +136,13 @@ impl LogWriter {
         let request = pb::InitWriterRequest {
             table_path: vec![path_to_proto(&table.path)],
         };
-        let tablet = client.any_tablet().await?;
-        let answer: pb::InitWriterResponse = tablet.call(ApiKey::InitWriter, 0, &request).await?;
+        let mut patience = client.patience();
+        let answer = loop {
+            match init_writer(&client, &request).await {
+                Ok(answer) => break answer,
+                Err(error) => patience.after(error).await?,
+            }
+        };
         let writer_id = answer
             .writer_id
             .ok_or_else(|| ClientError::absent("writer_id"))?;
@@ -294,8 +299,19 @@ impl LogWriter {
         encoded.map_err(|error| ClientError::Usage(error.to_string()))
     }
 
-    /// Buckets of a partition, which is created when it is missing.
     async fn buckets(&mut self, partition: Option<String>) -> Result<Buckets> {
+        let client = self.client.clone();
+        let mut patience = client.patience();
+        loop {
+            match self.try_buckets(partition.clone()).await {
+                Err(error) => patience.after(error).await?,
+                found => return found,
+            }
+        }
+    }
+
+    /// Buckets of a partition, which is created when it is missing.
+    async fn try_buckets(&mut self, partition: Option<String>) -> Result<Buckets> {
         if let Some(known) = self.partitions.get(&partition) {
             return Ok(known.clone());
         }
@@ -332,6 +348,17 @@ impl LogWriter {
             next_sequence: 0,
         }
     }
+}
+
+async fn init_writer(
+    client: &Client,
+    request: &pb::InitWriterRequest,
+) -> Result<pb::InitWriterResponse> {
+    Ok(client
+        .any_tablet()
+        .await?
+        .call(ApiKey::InitWriter, 0, request)
+        .await?)
 }
 
 /// How the table's batches carry rows.
