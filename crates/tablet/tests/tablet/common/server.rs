@@ -142,10 +142,6 @@ impl Server {
         self.replicas.get(&bucket).expect("the bucket is there")
     }
 
-    pub fn is_unopened(&self, table: i64, bucket: i32) -> bool {
-        self.replicas.is_unopened(&bucket_of(table, None, bucket))
-    }
-
     /// Simulated time of the runtime.
     pub fn now(&self) -> Instant {
         self.runtime.block_on(async { Instant::now() })
