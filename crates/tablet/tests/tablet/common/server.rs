@@ -51,8 +51,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts as a server does: everything in the catalog is opened. Nothing is
-    /// synced yet.
+    /// Starts as a server does: everything in the catalog is opened.
     pub fn start(disk: &SimFileSystem, catalog: &Arc<Catalog>, log: LogConfig) -> Self {
         Self::start_on(Arc::new(disk.clone()), catalog, log, 1_000_000)
     }

@@ -327,10 +327,15 @@ impl World {
                 replica.high_watermark() <= log.durable_end_offset(),
                 "{what}"
             );
+            let promised_end = self.ledgers[bucket].promised_end();
+            let visible_end = replica.high_watermark();
+            assert!(
+                visible_end >= promised_end,
+                "{what}: visible up to {visible_end}, promised {promised_end}"
+            );
             self.server.sync();
             let end = log.end_offset();
             assert_eq!(replica.high_watermark(), end, "{what}: all is durable");
-            let promised_end = self.ledgers[bucket].promised_end();
             assert!(
                 end >= promised_end,
                 "{what}: ends at {end}, promised {promised_end}"
