@@ -23,9 +23,6 @@ use crate::table_view::TableView;
 const SYNC_THREADS: usize = 8;
 /// A log without an append for so long gives its descriptors back.
 const IDLE_MS: i64 = 10_000;
-/// Threads that sync what a crash left: they wait for the disk, all for the same
-/// journal.
-const TAIL_THREADS: usize = 32;
 /// `log.replica.max-lag-time`; with one server nobody lags.
 const MAX_LAG_MS: i64 = 30_000;
 
@@ -186,72 +183,29 @@ impl Replicas {
             .iter()
             .map(|(_, bucket, ..)| self.directory(bucket))
             .collect();
-        // In order, so that a simulation takes the same course every time.
-        jobs.sort_unstable_by_key(|(_, bucket, ..)| *bucket);
-        let files = self.resources.file_system().clone();
-        let leftovers = log_dirs::leftovers(files.as_ref(), &self.log_dir, &wanted)?;
-        self.delete(move || {
-            for leftover in leftovers {
-                warn!(dir = %leftover.display(), "removing what a dropped table or partition left");
-                if let Err(error) = log_dirs::remove(files.as_ref(), &leftover) {
-                    error!(dir = %leftover.display(), %error, "cannot remove it now");
-                }
+        let files = self.resources.file_system().as_ref();
+        for leftover in log_dirs::leftovers(files, &self.log_dir, &wanted)? {
+            warn!(dir = %leftover.display(), "removing what a dropped table or partition left");
+            if let Err(error) = log_dirs::remove(files, &leftover) {
+                error!(dir = %leftover.display(), %error, "cannot remove it now");
             }
-        });
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        self.for_each(&jobs, cores.min(8), |(table, bucket, state, count)| {
-            self.start_replica(table, *bucket, state, *count);
-        });
-        self.sync_tails();
-        Ok(self.replicas.read().len())
-    }
-
-    /// Makes durable what a crash left unsynced at the end of logs, so that the
-    /// first client that comes sees everything that was ever acknowledged: the
-    /// high watermark must not go back over a restart. Where that fails the
-    /// bucket is served up to what is durable.
-    fn sync_tails(&self) {
-        let now_ms = self.context.clock.now_ms();
-        let unsynced: Vec<Arc<LogTablet>> = self
-            .in_order()
-            .iter()
-            .map(|replica| replica.log())
-            .filter(|log| log.durable_end_offset() < log.end_offset())
-            .collect();
-        self.for_each(&unsynced, TAIL_THREADS, |log| {
-            if let Err(error) = log.sync(now_ms) {
-                warn!(log = %log.path().display(), %error, "the tail is not durable yet");
-            }
-        });
-    }
-
-    /// Does the work for each item, on several threads.
-    fn for_each<T: Sync>(&self, items: &[T], threads: usize, work: impl Fn(&T) + Sync) {
-        if self.simulated {
-            return items.iter().for_each(work);
         }
-        let next = AtomicUsize::new(0);
+        let threads = match self.simulated {
+            true => 1,
+            false => std::thread::available_parallelism().map_or(2, usize::from),
+        }
+        .min(8);
+        let chunk = jobs.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
-            for _ in 0..threads.min(items.len()) {
-                scope.spawn(|| {
-                    while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        work(item);
+            for jobs in jobs.chunks(chunk) {
+                scope.spawn(move || {
+                    for (table, bucket, state, count) in jobs {
+                        self.start_replica(table, *bucket, state, *count);
                     }
                 });
             }
         });
-    }
-
-    /// Deletes on a thread of its own: gigabytes must not hold anybody up.
-    fn delete(&self, work: impl FnOnce() + Send + 'static) {
-        if self.simulated {
-            work();
-        } else if let Err(error) = std::thread::Builder::new()
-            .name("drop-log".into())
-            .spawn(work)
-        {
-            warn!(%error, "no thread to delete with; the next start deletes");
-        }
+        Ok(self.replicas.read().len())
     }
 
     /// Drops expired segments of all logs.
@@ -265,7 +219,10 @@ impl Replicas {
     /// could not be opened.
     pub fn maintain(&self) {
         let now_ms = self.context.clock.now_ms();
-        for replica in self.in_order() {
+        let mut replicas = self.all();
+        // In order, so that a simulation takes the same course every time.
+        replicas.sort_unstable_by_key(|replica| replica.bucket());
+        for replica in replicas {
             let log = replica.log();
             match log.check_writable() {
                 Ok(()) if log.needs_sync(now_ms) => self.context.syncer.request(&log),
@@ -344,13 +301,6 @@ impl Replicas {
 
     fn all(&self) -> Vec<Arc<Replica>> {
         self.replicas.read().values().cloned().collect()
-    }
-
-    /// All replicas, always in the same order.
-    fn in_order(&self) -> Vec<Arc<Replica>> {
-        let mut replicas = self.all();
-        replicas.sort_unstable_by_key(|replica| replica.bucket());
-        replicas
     }
 
     fn view(&self, table: &Arc<TableEntry>) -> Arc<TableView> {
@@ -468,7 +418,7 @@ impl Replicas {
             replica.stop();
         }
         let files = self.resources.file_system().clone();
-        self.delete(move || {
+        let delete = move || {
             for replica in stopped {
                 if let Err(error) = replica.log().remove() {
                     // The next start finds and removes it.
@@ -481,7 +431,15 @@ impl Replicas {
                 // the next start looks into it.
                 let _ = files.remove_dir(&dir);
             }
-        });
+        };
+        if self.simulated {
+            delete();
+        } else if let Err(error) = std::thread::Builder::new()
+            .name("drop-log".into())
+            .spawn(delete)
+        {
+            warn!(%error, "no thread to delete with; the next start deletes");
+        }
     }
 }
 
