@@ -25,7 +25,7 @@ pub struct AppendArguments {
     #[arg(long, default_value_t = 1536)]
     batches: usize,
     /// Batches per round with sync.
-    #[arg(long, default_value_t = 384)]
+    #[arg(long, default_value_t = 1024)]
     fsync_batches: usize,
     /// Requests in flight.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
