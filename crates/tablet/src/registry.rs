@@ -23,6 +23,9 @@ use crate::table_view::TableView;
 const SYNC_THREADS: usize = 8;
 /// A log without an append for so long gives its descriptors back.
 const IDLE_MS: i64 = 10_000;
+/// Threads that sync what a crash left: they wait for the disk, all for the same
+/// journal.
+const TAIL_THREADS: usize = 32;
 /// `log.replica.max-lag-time`; with one server nobody lags.
 const MAX_LAG_MS: i64 = 30_000;
 
@@ -205,7 +208,37 @@ impl Replicas {
                 });
             }
         });
+        self.sync_tails();
         Ok(self.replicas.read().len())
+    }
+
+    /// Makes durable what a crash left unsynced at the end of logs, so that the
+    /// first client that comes sees everything that was ever acknowledged: the
+    /// high watermark must not go back over a restart. Where that fails the
+    /// bucket is served up to what is durable.
+    fn sync_tails(&self) {
+        let now_ms = self.context.clock.now_ms();
+        let mut unsynced: Vec<Arc<LogTablet>> = self
+            .all()
+            .iter()
+            .map(|replica| replica.log())
+            .filter(|log| log.durable_end_offset() < log.end_offset())
+            .collect();
+        // In order, so that a simulation takes the same course every time.
+        unsynced.sort_unstable_by(|one, other| one.path().cmp(other.path()));
+        let threads = if self.simulated { 1 } else { TAIL_THREADS };
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(unsynced.len()) {
+                scope.spawn(|| {
+                    while let Some(log) = unsynced.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if let Err(error) = log.sync(now_ms) {
+                            warn!(log = %log.path().display(), %error, "the tail is not durable");
+                        }
+                    }
+                });
+            }
+        });
     }
 
     /// Drops expired segments of all logs.

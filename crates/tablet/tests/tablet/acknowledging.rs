@@ -209,3 +209,18 @@ fn a_writer_whose_sync_does_not_come_is_told_in_time() {
     assert_eq!(server.produced(again)[0].result, Ok(0));
     assert_eq!(server.replica(1, 0).waiting(), (0, 0));
 }
+
+#[test]
+fn writers_that_are_gone_leave_nothing_behind() {
+    let server = Server::start(&disk(1), &one_table(1), log_config());
+    for value in 0..500 {
+        let request = Produce::to(1, -1).bucket(0, batch(-1, -1, &rows(value, 1, 5)));
+        drop(server.produce(&request));
+    }
+    assert_eq!(server.replica(1, 0).waiting().0, 500);
+    server.sync();
+    assert_eq!(server.replica(1, 0).waiting(), (0, 0));
+    // What was accepted is there, whether or not anybody was told.
+    let read = server.fetched(&Fetch::of(1).bucket(0, 0));
+    assert_eq!(read[0].high_watermark, 500);
+}

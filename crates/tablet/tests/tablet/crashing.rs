@@ -1,7 +1,8 @@
 //! Power loss and kill at every operation, with any part of the unsynced bytes
 //! lost, and clients that go on through it (reliability.md C-03, D-01, P1–P6).
 
-use mainstem_env::{SimFileSystem, Survival};
+use mainstem_env::{Fault, SimFileSystem, Survival};
+use mainstem_log::Durability;
 
 use crate::common::*;
 
@@ -31,7 +32,7 @@ fn clients_go_on_through_crash_after_crash_without_loss_or_repeat() {
             let mut disk = world.harmed_disk();
             // The next start may not get far either.
             if world.rng.chance(30) {
-                disk.fail(1 + world.rng.below(4), mainstem_env::Fault::PowerLoss);
+                disk.fail(1 + world.rng.below(4), Fault::PowerLoss);
                 world.restart(disk);
                 world.server.sync();
                 disk = world.harmed_disk();
@@ -74,4 +75,20 @@ fn a_crash_at_every_operation_of_a_workload_is_survived() {
         }
     }
     assert!(operations > 100, "{operations} operations");
+}
+
+#[test]
+fn in_mode_os_a_kill_at_any_moment_loses_nothing() {
+    for seed in 2_000..2_060 {
+        let mut world = World::with_durability(seed, Harm::Crash, Durability::Os);
+        for _ in 0..6 {
+            let number = 1 + world.rng.below(60);
+            let at = world.power_goes_at(number);
+            drive(&mut world, at, 80);
+            let disk = world.disk.process_kill();
+            world.restart(disk);
+            world.check();
+        }
+        world.finish();
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use mainstem_env::{FileSystem, OpenMode};
+use mainstem_env::{Fault, FileSystem, OpenMode, Survival};
 
 use crate::common::*;
 
@@ -190,5 +190,38 @@ fn a_start_removes_what_dropped_tables_left_and_nothing_else() {
     for dir in foreign {
         let file = Path::new(LOG_DIR).join(dir).join("precious");
         assert!(disk.open(&file, OpenMode::Read).is_ok(), "{file:?} is gone");
+    }
+}
+
+#[test]
+fn a_crash_while_a_table_is_dropped_leaves_nothing_that_matters() {
+    for number in 1..14 {
+        let tables = catalog();
+        put_table(&tables, &TableSpec::default());
+        let other = TableSpec {
+            id: 2,
+            name: "other",
+            ..TableSpec::default()
+        };
+        put_table(&tables, &other);
+        let disk = disk(number);
+        let server = Server::start(&disk, &tables, log_config());
+        server.append(1, 0, &rows(0, 3, 5));
+        server.append(2, 0, &rows(0, 3, 5));
+        disk.fail(disk.operations() + number, Fault::PowerLoss);
+        drop_table(&tables, "t");
+        server.sync();
+        drop(server);
+        let disk = disk.power_loss(Survival::Seeded(number));
+        let rest = catalog();
+        put_table(&rest, &other);
+        let server = Server::start(&disk, &rest, log_config());
+        server.sync();
+        assert_eq!(
+            server.fetched(&Fetch::of(2).bucket(0, 0))[0].rows().len(),
+            3
+        );
+        let dirs = disk.list(Path::new(LOG_DIR)).unwrap();
+        assert_eq!(dirs.len(), 1, "{number}: {dirs:?}");
     }
 }

@@ -82,3 +82,54 @@ fn a_failure_while_a_start_repairs_what_a_crash_left_is_survived() {
         }
     }
 }
+
+#[test]
+fn a_disk_that_stays_full_is_read_restarted_and_used_again_when_there_is_room() {
+    for seed in 0..60 {
+        let mut world = World::new(seed, Harm::BadDisk);
+        for _ in 0..40 {
+            world.step();
+            world.collect();
+        }
+        let room = world.rng.below(3_000);
+        world
+            .disk
+            .set_capacity(Some(world.disk.used_bytes() + room));
+        for round in 0..3 {
+            for _ in 0..40 {
+                world.step();
+                world.collect();
+            }
+            let disk = match (seed + round) % 3 {
+                0 => world.disk.process_kill(),
+                1 => world.disk.power_loss(Survival::Nothing),
+                _ => world.disk.power_loss(Survival::Seeded(seed)),
+            };
+            world.restart(disk);
+            world.check();
+        }
+        world.finish();
+        let disk = world.disk.power_loss(Survival::Nothing);
+        world.restart(disk);
+        world.check();
+    }
+}
+
+#[test]
+fn above_the_limit_of_the_disk_writes_are_refused_and_reads_go_on() {
+    let catalog = catalog();
+    put_table(&catalog, &TableSpec::default());
+    let server = Server::start(&disk(1), &catalog, log_config());
+    server.append(1, 0, &rows(0, 3, 5));
+    let request = Produce::to(1, -1).bucket(0, batch(7, 0, &rows(3, 1, 5)));
+    assert!(server.replicas.disk().observe(0.9));
+    assert_eq!(server.produced(server.produce(&request))[0].result, Err(10));
+    assert_eq!(
+        server.fetched(&Fetch::of(1).bucket(0, 0))[0].rows().len(),
+        3
+    );
+    assert!(server.replicas.disk().observe(0.7));
+    let call = server.produce(&request);
+    server.sync();
+    assert_eq!(server.produced(call)[0].result, Ok(3));
+}

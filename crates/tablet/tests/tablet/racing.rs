@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mainstem_env::Fault;
+use mainstem_log::{LogResources, LogTablet};
 use mainstem_tablet::produce_wait::{Committed, ProduceWait};
 
 use crate::common::*;
@@ -53,9 +54,13 @@ fn writers_that_wait_while_their_log_is_opened_anew_are_told() {
     let (disk, server) = server();
     let mut waiting = server.produce(&Produce::to(1, -1).bucket(0, batch(7, 0, &rows(0, 2, 5))));
     assert!(!server.is_answered(&mut waiting));
-    lose_the_tail(&disk, &server, 0);
+    let replica = server.replica(1, 0);
+    let resources = LogResources::new(Arc::new(disk.clone()), LOG_DIR.into(), 16);
+    let dir = replica.log().path().to_owned();
+    let (log, _) = LogTablet::open(resources, dir, Arc::new(log_config()), 0).unwrap();
+    replica.replace_log(Arc::new(log));
     assert_eq!(server.produced(waiting)[0].result, Err(10));
-    assert_eq!(server.replica(1, 0).waiting(), (0, 0));
+    assert_eq!(replica.waiting(), (0, 0));
 }
 
 #[test]

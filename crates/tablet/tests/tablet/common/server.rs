@@ -51,8 +51,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts as a server does: everything in the catalog is opened. Nothing is
-    /// synced yet.
+    /// Starts as a server does: everything in the catalog is opened.
     pub fn start(disk: &SimFileSystem, catalog: &Arc<Catalog>, log: LogConfig) -> Self {
         Self::start_on(Arc::new(disk.clone()), catalog, log, 1_000_000)
     }
@@ -140,10 +139,6 @@ impl Server {
     pub fn replica(&self, table: i64, bucket: i32) -> Arc<Replica> {
         let bucket = bucket_of(table, None, bucket);
         self.replicas.get(&bucket).expect("the bucket is there")
-    }
-
-    pub fn is_unopened(&self, table: i64, bucket: i32) -> bool {
-        self.replicas.is_unopened(&bucket_of(table, None, bucket))
     }
 
     /// Simulated time of the runtime.

@@ -1,20 +1,21 @@
 //! Writers and readers of a table whose server and disk come to harm, and a
 //! ledger of what they were promised.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use mainstem_env::{Fault, SeededRng, SimFileSystem, Survival};
-use mainstem_log::LogConfig;
+use mainstem_log::{Durability, LogConfig};
 use mainstem_meta::Catalog;
 use mainstem_net::Response;
+use mainstem_types::{BucketId, PartitionId, TableBucket, TableId};
 
 use super::bodies::{Fetch, Produce};
 use super::call::Call;
 use super::rows::{Row, batch, rows};
 use super::server::{Server, disk};
-use super::tables::{TableSpec, catalog, put_table};
+use super::tables::{TableSpec, catalog, put_partition, put_table};
 
 const TABLE: i64 = 1;
 /// What clients have in flight per bucket at most.
@@ -40,7 +41,8 @@ struct Pending {
 /// What one writer sends to one bucket, in order.
 struct Stream {
     writer_id: i64,
-    bucket: i32,
+    /// Position among the places.
+    bucket: usize,
     next_sequence: i32,
     pending: VecDeque<Pending>,
 }
@@ -67,9 +69,9 @@ pub struct World {
     pub disk: SimFileSystem,
     pub server: Server,
     harm: Harm,
-    catalog_of: fn(i32) -> Arc<Catalog>,
     log: LogConfig,
-    buckets: i32,
+    /// Where the buckets are.
+    places: Vec<Place>,
     now_ms: i64,
     next_value: i64,
     streams: Vec<Stream>,
@@ -80,19 +82,27 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, harm: Harm) -> Self {
+        Self::with_durability(seed, harm, Durability::Fsync)
+    }
+
+    pub fn with_durability(seed: u64, harm: Harm, durability: Durability) -> Self {
         let mut rng = SeededRng::new(seed);
-        let buckets = 1 + rng.index(3) as i32;
+        let places: Vec<Place> = match rng.index(4) {
+            0 => [(10, 0), (10, 1), (11, 0)].map(Place::in_partition).into(),
+            buckets => (0..buckets as i32).map(Place::of).collect(),
+        };
         let log = LogConfig {
             segment_bytes: [200, 1_500, 8_000, 1 << 20][rng.index(4)],
             checkpoint_bytes: [300, 5_000, 1 << 20][rng.index(3)],
             checkpoint_min_interval_ms: [0, 1_000][rng.index(2)],
+            durability,
             ..LogConfig::default()
         };
         let disk = disk(seed);
         let now_ms = 1_000_000;
-        let catalog = table_of(buckets);
+        let catalog = table_of(&places);
         let server = Server::start_on(Arc::new(disk.clone()), &catalog, log.clone(), now_ms);
-        let streams = (0..buckets)
+        let streams = (0..places.len())
             .flat_map(|bucket| (1..=2).map(move |writer| (writer, bucket)))
             .map(|(writer_id, bucket)| Stream {
                 writer_id,
@@ -107,15 +117,14 @@ impl World {
             disk,
             server,
             harm,
-            catalog_of: table_of,
             log,
-            buckets,
             now_ms,
             next_value: 0,
             streams,
-            ledgers: (0..buckets).map(|_| Ledger::default()).collect(),
-            next_read: vec![0; buckets as usize],
+            ledgers: places.iter().map(|_| Ledger::default()).collect(),
+            next_read: vec![0; places.len()],
             errors: 0,
+            places,
         }
     }
 
@@ -155,7 +164,7 @@ impl World {
         let rows = rows(self.next_value, count, width);
         self.next_value += count;
         let values: Vec<i64> = rows.iter().map(|(a, _)| *a).collect();
-        self.ledgers[stream.bucket as usize].sent.extend(&values);
+        self.ledgers[stream.bucket].sent.extend(&values);
         let sequence = stream.next_sequence;
         stream.next_sequence += 1;
         stream.pending.push_back(Pending {
@@ -172,7 +181,12 @@ impl World {
         let acks = if self.rng.chance(50) { -1 } else { 1 };
         let stream = &mut self.streams[stream];
         let pending = &mut stream.pending[position];
-        let request = Produce::to(TABLE, acks).bucket(stream.bucket, pending.records.clone());
+        let place = self.places[stream.bucket];
+        let request = Produce::to(TABLE, acks).partition(
+            place.partition,
+            place.bucket,
+            pending.records.clone(),
+        );
         pending.call = Some(self.server.produce(&request));
     }
 
@@ -215,7 +229,7 @@ impl World {
         let what = self.what();
         let stream = &mut self.streams[stream];
         let sequence = stream.pending[position].sequence;
-        let ledger = &mut self.ledgers[stream.bucket as usize];
+        let ledger = &mut self.ledgers[stream.bucket];
         match Produce::parse(response)[0].result {
             Ok(base_offset) => {
                 let values = std::mem::take(&mut stream.pending[position].values);
@@ -239,7 +253,7 @@ impl World {
 
     /// Reads on in a bucket, or again from somewhere before.
     pub fn read(&mut self) {
-        let bucket = self.rng.index(self.buckets as usize);
+        let bucket = self.rng.index(self.places.len());
         let next = self.next_read[bucket];
         let start = if self.rng.chance(70) {
             next
@@ -247,10 +261,11 @@ impl World {
             self.rng.below(next as u64 + 1) as i64
         };
         let max_bytes = [100, 3_000, 1 << 20][self.rng.index(3)];
-        let fetch = Fetch::of(TABLE).bucket_within(None, bucket as i32, start, max_bytes);
+        let place = self.places[bucket];
+        let fetch = Fetch::of(TABLE).bucket_within(place.partition, place.bucket, start, max_bytes);
         let fetched = &self.server.fetched(&fetch)[0];
         // The power is off, or what the last life left cannot be repaired yet.
-        let unopened = self.server.is_unopened(TABLE, bucket as i32);
+        let unopened = self.server.replicas.is_unopened(&place.table_bucket());
         if fetched.error == Some(10) && (self.harm == Harm::Crash || unopened) {
             self.errors += 1;
             return;
@@ -297,7 +312,7 @@ impl World {
             pending.call = None;
         }
         self.disk = disk;
-        let catalog = (self.catalog_of)(self.buckets);
+        let catalog = table_of(&self.places);
         let disk = Arc::new(self.disk.clone());
         self.now_ms += 5_000;
         self.server = Server::start_on(disk, &catalog, self.log.clone(), self.now_ms);
@@ -305,9 +320,11 @@ impl World {
 
     /// Everything promised is there, once, and nothing else was made up.
     pub fn check(&mut self) {
-        for bucket in 0..self.buckets {
+        for bucket in 0..self.places.len() {
             let what = format!("{}, bucket {bucket}", self.what());
-            let replica = self.server.replica(TABLE, bucket);
+            let place = self.places[bucket];
+            let replica = self.server.replicas.get(&place.table_bucket());
+            let replica = replica.unwrap_or_else(|| panic!("{what}: it is not there"));
             let log = replica.log();
             log.check_writable()
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -315,17 +332,24 @@ impl World {
                 replica.high_watermark() <= log.durable_end_offset(),
                 "{what}"
             );
+            let promised_end = self.ledgers[bucket].promised_end();
+            let visible_end = replica.high_watermark();
+            assert!(
+                visible_end >= promised_end,
+                "{what}: visible up to {visible_end}, promised {promised_end}"
+            );
             self.server.sync();
             let end = log.end_offset();
             assert_eq!(replica.high_watermark(), end, "{what}: all is durable");
-            let promised_end = self.ledgers[bucket as usize].promised_end();
             assert!(
                 end >= promised_end,
                 "{what}: ends at {end}, promised {promised_end}"
             );
             let mut found: Vec<Row> = Vec::new();
             while (found.len() as i64) < end {
-                let fetch = Fetch::of(TABLE).bucket(bucket, found.len() as i64);
+                let next = found.len() as i64;
+                let fetch =
+                    Fetch::of(TABLE).bucket_within(place.partition, place.bucket, next, 1 << 20);
                 let rows = self.server.fetched(&fetch)[0].rows();
                 assert!(!rows.is_empty(), "{what}: nothing at {}", found.len());
                 found.extend(rows);
@@ -334,7 +358,7 @@ impl World {
             assert_eq!(offsets, (0..end).collect::<Vec<_>>(), "{what}");
             let once: HashSet<i64> = found.iter().map(|row| row.a).collect();
             assert_eq!(once.len(), found.len(), "{what}: a row is there twice");
-            self.see(bucket as usize, &found);
+            self.see(bucket, &found);
         }
     }
 
@@ -361,8 +385,12 @@ impl World {
                 "{what}, bucket {bucket}"
             );
             assert_eq!(ledger.acknowledged, ledger.seen, "{what}, bucket {bucket}");
-            let waiting = self.server.replica(TABLE, bucket as i32).waiting();
-            assert_eq!(waiting, (0, 0), "{what}");
+            let replica = self
+                .server
+                .replicas
+                .get(&self.places[bucket].table_bucket());
+            let waiting = replica.map(|replica| replica.waiting());
+            assert_eq!(waiting, Some((0, 0)), "{what}");
         }
     }
 
@@ -391,13 +419,50 @@ impl World {
     }
 }
 
-fn table_of(buckets: i32) -> Arc<Catalog> {
+/// A bucket, perhaps of a partition.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    partition: Option<i64>,
+    bucket: i32,
+}
+
+impl Place {
+    fn of(bucket: i32) -> Self {
+        Self {
+            partition: None,
+            bucket,
+        }
+    }
+
+    fn in_partition((partition, bucket): (i64, i32)) -> Self {
+        Self {
+            partition: Some(partition),
+            bucket,
+        }
+    }
+
+    fn table_bucket(self) -> TableBucket {
+        TableBucket {
+            table_id: TableId(TABLE),
+            partition_id: self.partition.map(PartitionId),
+            bucket_id: BucketId(self.bucket),
+        }
+    }
+}
+
+/// A table with these buckets.
+fn table_of(places: &[Place]) -> Arc<Catalog> {
     let catalog = catalog();
     let spec = TableSpec {
         id: TABLE,
-        buckets,
+        buckets: places.len() as i32,
+        partitioned: places[0].partition.is_some(),
         ..TableSpec::default()
     };
     put_table(&catalog, &spec);
+    let partitions: BTreeSet<i64> = places.iter().filter_map(|place| place.partition).collect();
+    for partition in partitions {
+        put_partition(&catalog, TABLE, partition, 2);
+    }
     catalog
 }
