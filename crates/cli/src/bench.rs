@@ -38,6 +38,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use self::arguments::{CommonArguments, defaults};
+use self::cores::Cores;
 use self::report::Report;
 use self::stage::Stage;
 
@@ -102,7 +103,8 @@ pub fn run(command: BenchCommand) -> Result<()> {
 }
 
 fn measure<W: Args + Workload>(measurement: &Measurement<W>) -> Result<()> {
-    let stage = Stage::new(&measurement.common)?;
+    let cores = Cores::choose(measurement.common.unpinned)?;
+    let stage = Stage::new(&measurement.common, cores)?;
     let report = measurement.workload.measure(&stage)?;
     report.print();
     save(&measurement.common, &[report])
@@ -128,9 +130,11 @@ fn all(common: &CommonArguments) -> Result<()> {
         ("ddl", Box::new(defaults::<ddl::DdlArguments>()?)),
         ("skew", Box::new(defaults::<skew::SkewArguments>()?)),
     ];
+    // Once: afterwards this thread may use one core only.
+    let cores = Cores::choose(common.unpinned)?;
     let mut reports = Vec::new();
     for (name, workload) in workloads {
-        let stage = Stage::new(common)?;
+        let stage = Stage::new(common, cores)?;
         let report = workload
             .measure(&stage)
             .with_context(|| format!("bench {name}"))?;

@@ -40,14 +40,14 @@ pub struct Usage {
 }
 
 impl Stage {
-    /// Prepares the directory and pins this thread.
-    pub fn new(common: &CommonArguments) -> Result<Self> {
+    /// Prepares the directory.
+    pub fn new(common: &CommonArguments, cores: Cores) -> Result<Self> {
         let this = std::env::current_exe().context("find this executable")?;
         Ok(Self {
             dir: WorkDir::create(&common.dir)?,
             executable: common.server.clone().unwrap_or_else(|| this.clone()),
             floor: this,
-            cores: Cores::choose(common.unpinned)?,
+            cores,
             rounds: common.rounds as usize,
             begin: Instant::now(),
             patience: Duration::from_secs(common.patience).into(),
