@@ -36,7 +36,7 @@ impl DataDir {
                 path.display()
             )
         };
-        std::fs::create_dir_all(path).with_context(denied)?;
+        create_durably(path).with_context(denied)?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -82,6 +82,18 @@ impl DataDir {
         let blocks = volume.f_blocks.max(1) as f64;
         Ok(1.0 - volume.f_bavail as f64 / blocks)
     }
+}
+
+/// Creates a directory and those above it that are missing, so that a power cut
+/// does not take them, and all that is in them, away again.
+fn create_durably(path: &Path) -> std::io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let missing: Vec<&Path> = path.ancestors().take_while(|dir| !dir.exists()).collect();
+    std::fs::create_dir_all(&path)?;
+    for parent in missing.iter().filter_map(|dir| dir.parent()) {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
 }
 
 fn check_layout(path: &Path) -> Result<()> {
