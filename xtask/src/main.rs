@@ -10,7 +10,9 @@ mod proto;
 mod reference;
 mod tidy;
 
-use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,4 +29,12 @@ fn main() -> Result<()> {
         ["tidy"] => tidy::check().and_then(|()| reference::generate(true)),
         _ => bail!("usage: cargo xtask proto|reference [--check], cargo xtask tidy"),
     }
+}
+
+/// The checkout that cargo was called in, asked for when the program runs: one
+/// target directory may serve several checkouts.
+fn workspace_root() -> Result<PathBuf> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").context("run this with `cargo xtask`")?;
+    let root = PathBuf::from(package);
+    Ok(root.parent().context("workspace root")?.to_path_buf())
 }

@@ -1,16 +1,14 @@
 //! Generates `crates/protocol/src/generated/` from `proto/fluss.proto`.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
 /// Writes the generated files, or with `check` only compares them.
 pub fn generate(check: bool) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("workspace root")?;
+    let root = &crate::workspace_root()?;
     let source = root.join("proto/fluss.proto");
     let text = fs::read_to_string(&source)?;
     let scratch = env::temp_dir().join(format!("mainstem-proto-{}", std::process::id()));

@@ -1,16 +1,13 @@
 //! Writes the reference pages on options from the tables that the server uses.
 
 use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use mainstem_types::{server_options, table_options};
 
 /// Writes the pages, or with `check` only compares them.
 pub fn generate(check: bool) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("workspace root")?;
+    let root = &crate::workspace_root()?;
     let dir = root.join("docs/reference");
     fs::create_dir_all(&dir)?;
     let pages = [

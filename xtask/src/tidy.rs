@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 /// Crates by layer; a crate may use lower layers only (ARCHITECTURE.md).
 const LAYERS: [(&str, u8); 13] = [
@@ -33,9 +33,7 @@ const SKIPPED: [&str; 5] = ["target", ".git", "testdata", "generated", "node_mod
 
 /// Checks all rules and lists every offence.
 pub fn check() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("workspace root")?;
+    let root = &crate::workspace_root()?;
     let mut offences = Vec::new();
     check_edges(root, &mut offences)?;
     let mut sources = Vec::new();
