@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 /// Crates by layer; a crate may use lower layers only (ARCHITECTURE.md).
-const LAYERS: [(&str, u8); 13] = [
+const LAYERS: [(&str, u8); 15] = [
     ("types", 0),
     ("env", 0),
     ("metrics", 0),
@@ -17,6 +17,8 @@ const LAYERS: [(&str, u8); 13] = [
     ("net", 2),
     ("log", 2),
     ("meta", 2),
+    ("kv", 2),
+    ("kv-rocksdb", 3),
     ("tablet", 4),
     ("coordinator", 4),
     ("client", 4),
