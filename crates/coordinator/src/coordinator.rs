@@ -21,6 +21,7 @@ use rand::Rng;
 use crate::cluster_config::ClusterConfigListener;
 use crate::plan::assignment::{Origin, assign};
 use crate::plan::election;
+use crate::sequences::Sequences;
 use crate::servers::Servers;
 use crate::term::Term;
 use crate::writer_ids::WriterIds;
@@ -40,6 +41,7 @@ pub struct Coordinator {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) servers: Servers,
     pub(crate) writer_ids: WriterIds,
+    pub(crate) sequences: Sequences,
     pub(crate) dynamic_config: RwLock<ConfigRecord>,
     pub(crate) config_listeners: Mutex<Vec<Arc<dyn ClusterConfigListener>>>,
     /// Held by every change from its first look at the catalog to the end of
@@ -104,6 +106,7 @@ impl Coordinator {
         catalog.replace(contents);
         Ok(Self {
             writer_ids: WriterIds::new(Arc::clone(&store)),
+            sequences: Sequences::new(Arc::clone(&store), term.version),
             store,
             catalog,
             config,

@@ -48,7 +48,9 @@ impl From<MetaError> for ApiError {
             MetaError::Unavailable { .. } | MetaError::Conflict { .. } => {
                 ErrorCode::StorageException
             }
-            MetaError::SessionExpired { .. }
+            MetaError::NotFound { .. } => ErrorCode::UnknownTableOrBucket,
+            MetaError::Exhausted { .. }
+            | MetaError::SessionExpired { .. }
             | MetaError::Compacted { .. }
             | MetaError::TooLarge { .. }
             | MetaError::Locked { .. }

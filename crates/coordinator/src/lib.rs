@@ -14,6 +14,9 @@
 //! - Store first, then catalog, then listeners, then the answer.
 //! - Reads are answered from the catalog and never wait for the store.
 //!
+//! It is also the [`SequenceSource`](mainstem_meta::SequenceSource) of the tablet
+//! servers.
+//!
 //! This crate deliberately does not know table data, files of tables, or
 //! connections.
 
@@ -30,6 +33,7 @@ mod new_partitions;
 mod partition_api;
 pub mod plan;
 mod producer_api;
+mod sequences;
 mod servers;
 mod snapshot_api;
 mod table_alter;

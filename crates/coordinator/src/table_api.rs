@@ -21,7 +21,7 @@ use crate::wire::table_path;
 use crate::{ApiError, Coordinator};
 
 /// The first schema of a table.
-const FIRST_SCHEMA: SchemaId = SchemaId(1);
+pub(crate) const FIRST_SCHEMA: SchemaId = SchemaId(1);
 
 impl Coordinator {
     pub(crate) fn create_table(
@@ -198,6 +198,7 @@ pub(crate) fn forget_table(
     let mut transaction = transaction
         .delete(keys::table(&table.path))
         .delete_prefix(keys::schemas(id))
+        .delete_prefix(keys::sequences(id))
         .delete_prefix(keys::partitions(id));
     transaction = forget_buckets(BucketOwner::Table(id), transaction);
     for partition in catalog.partitions_of(id) {

@@ -15,7 +15,7 @@ pub(crate) struct Term {
     /// Its epoch.
     pub(crate) epoch: CoordinatorEpoch,
     /// Version of the epoch's key while it is in office.
-    version: Revision,
+    pub(crate) version: Revision,
     pub(crate) next_table_id: i64,
     pub(crate) next_partition_id: i64,
     /// A transaction failed in a way that does not tell whether it was applied:

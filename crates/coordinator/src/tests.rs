@@ -10,5 +10,6 @@ mod golden;
 mod metadata;
 mod partitions;
 mod scale;
+mod sequences;
 mod servers;
 mod tables;

@@ -12,6 +12,18 @@ pub enum MetaError {
         /// The key whose version was not the required one.
         key: String,
     },
+    /// A key that has to be there is not: what it belonged to was removed.
+    #[error("metadata key '{key}' does not exist")]
+    NotFound {
+        /// The key.
+        key: String,
+    },
+    /// A sequence has given out its last number. Nothing helps.
+    #[error("all numbers of '{key}' are used up")]
+    Exhausted {
+        /// Key of the sequence.
+        key: String,
+    },
     /// The session is closed or expired; its keys are gone. Open a new one.
     #[error("metadata session {session} has expired")]
     SessionExpired {

@@ -5,6 +5,7 @@
 //! | `databases/{database}` | [`DatabaseRecord`](crate::records::DatabaseRecord) |
 //! | `tables/{database}/{table}` | [`TableRecord`](crate::records::TableRecord) |
 //! | `schemas/{table id}/{schema id}` | the schema's JSON, as clients get it |
+//! | `sequences/{table id}/{column id}` | counter: the last auto-increment number given out |
 //! | `partitions/{table id}/{partition name}` | [`PartitionRecord`](crate::records::PartitionRecord) |
 //! | `assignments/{owner}` | [`AssignmentRecord`](crate::records::AssignmentRecord) |
 //! | `buckets/{owner}/{bucket}` | [`BucketRecord`](crate::records::BucketRecord) |
@@ -59,6 +60,16 @@ pub fn schema(table: TableId, schema: SchemaId) -> String {
 /// Below it are all schema versions of a table.
 pub fn schemas(table: TableId) -> String {
     format!("schemas/{:019}/", table.0)
+}
+
+/// Auto-increment numbers of one column of a table.
+pub fn sequence(table: TableId, column_id: i32) -> String {
+    format!("sequences/{:019}/{column_id:010}", table.0)
+}
+
+/// Below it are the auto-increment numbers of all columns of a table.
+pub fn sequences(table: TableId) -> String {
+    format!("sequences/{:019}/", table.0)
 }
 
 /// Registration of a partition.
@@ -206,6 +217,8 @@ mod tests {
         assert!(!ten.starts_with(&one));
         assert!(!partition(TableId(10), "a").starts_with(&partitions(TableId(1))));
         assert!(!schema(TableId(10), SchemaId(1)).starts_with(&schemas(TableId(1))));
+        assert!(!sequence(TableId(10), 1).starts_with(&sequences(TableId(1))));
+        assert!(sequence(TableId(10), 1).starts_with(&sequences(TableId(10))));
     }
 
     #[test]

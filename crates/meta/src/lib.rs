@@ -4,6 +4,7 @@
 //! - [`MetaStore`] is what any metadata store must offer (cluster.md §2.4);
 //!   [`EmbeddedStore`] keeps it in one file, [`MemoryStore`] in memory.
 //! - [`records`] and [`keys`] say what is stored under which key.
+//! - [`SequenceSource`] is where tablet servers get auto-increment numbers from.
 //! - [`Catalog`] holds everything that readers ask for, in memory.
 //!
 //! **Invariants.** A transaction is applied whole or not at all, also across a
@@ -18,12 +19,14 @@ mod error;
 pub mod keys;
 pub mod load;
 pub mod records;
+mod sequence;
 pub mod store;
 
 pub use catalog::{
     BucketState, Catalog, CatalogChange, CatalogListener, DatabaseEntry, PartitionEntry, TableEntry,
 };
 pub use error::MetaError;
+pub use sequence::SequenceSource;
 pub use store::{
     Durability, EmbeddedStore, Entry, Listing, MemoryStore, MetaStore, Revision, SessionId,
     Transaction, Watch, WatchEvent,

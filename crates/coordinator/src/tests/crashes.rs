@@ -16,7 +16,7 @@ use crate::CoordinatorConfig;
 
 /// What happens to the next commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Works,
     /// Nothing is written.
     LostBefore,
@@ -42,11 +42,15 @@ impl Counting {
         }
     }
 
+    pub(super) fn set_fate(&self, fate: Fate) {
+        *self.fate.lock() = fate;
+    }
+
     pub(super) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
-    fn commits(&self) -> usize {
+    pub(super) fn commits(&self) -> usize {
         self.commits.load(Ordering::SeqCst)
     }
 
