@@ -27,6 +27,7 @@ pub const APIS: &[(i16, i16, i16)] = &[
     (ApiKey::GetTableSchema as i16, 0, 0),
     (ApiKey::GetMetadata as i16, 0, 0),
     (ApiKey::GetLatestKvSnapshots as i16, 0, 0),
+    (ApiKey::GetKvSnapshotMetadata as i16, 0, 1),
     (ApiKey::GetFilesystemSecurityToken as i16, 0, 0),
     (ApiKey::InitWriter as i16, 0, 0),
     (ApiKey::GetLakeSnapshot as i16, 0, 0),
@@ -42,6 +43,9 @@ pub const APIS: &[(i16, i16, i16)] = &[
     (ApiKey::RegisterProducerOffsets as i16, 0, 0),
     (ApiKey::GetProducerOffsets as i16, 0, 0),
     (ApiKey::DeleteProducerOffsets as i16, 0, 0),
+    (ApiKey::AcquireKvSnapshotLease as i16, 0, 0),
+    (ApiKey::ReleaseKvSnapshotLease as i16, 0, 0),
+    (ApiKey::DropKvSnapshotLease as i16, 0, 0),
     (ApiKey::AlterDatabase as i16, 0, 0),
     (ApiKey::GetClusterHealth as i16, 0, 0),
     (ApiKey::ListRemoteLogManifests as i16, 0, 0),
@@ -63,6 +67,7 @@ pub fn is_read_only(api_key: i16) -> bool {
                 | ApiKey::GetTableSchema
                 | ApiKey::GetMetadata
                 | ApiKey::GetLatestKvSnapshots
+                | ApiKey::GetKvSnapshotMetadata
                 | ApiKey::GetFilesystemSecurityToken
                 | ApiKey::GetLakeSnapshot
                 | ApiKey::GetDatabaseInfo
@@ -70,6 +75,9 @@ pub fn is_read_only(api_key: i16) -> bool {
                 | ApiKey::ListAcls
                 | ApiKey::DropAcls
                 | ApiKey::DescribeClusterConfigs
+                | ApiKey::AcquireKvSnapshotLease
+                | ApiKey::ReleaseKvSnapshotLease
+                | ApiKey::DropKvSnapshotLease
                 | ApiKey::GetClusterHealth
                 | ApiKey::ListRemoteLogManifests
                 | ApiKey::ListKvSnapshots
@@ -140,6 +148,18 @@ impl Coordinator {
             }
             ApiKey::GetLatestKvSnapshots => {
                 call(body, |request| self.get_latest_kv_snapshots(request))
+            }
+            ApiKey::GetKvSnapshotMetadata => {
+                call(body, |request| self.get_kv_snapshot_metadata(request))
+            }
+            ApiKey::AcquireKvSnapshotLease => {
+                call(body, |request| self.acquire_kv_snapshot_lease(request))
+            }
+            ApiKey::ReleaseKvSnapshotLease => {
+                call(body, |request| self.release_kv_snapshot_lease(request))
+            }
+            ApiKey::DropKvSnapshotLease => {
+                call(body, |request| self.drop_kv_snapshot_lease(request))
             }
             ApiKey::ListKvSnapshots => call(body, |request| self.list_kv_snapshots(request)),
             ApiKey::ListRemoteLogManifests => {

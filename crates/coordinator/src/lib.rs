@@ -36,6 +36,7 @@ mod producer_api;
 mod sequences;
 mod servers;
 mod snapshot_api;
+mod snapshot_lease_api;
 mod table_alter;
 mod table_api;
 mod term;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use mainstem_meta::{PartitionEntry, TableEntry};
 use mainstem_protocol::messages::{
-    GetFileSystemSecurityTokenRequest, GetFileSystemSecurityTokenResponse, GetLakeSnapshotRequest,
+    GetFileSystemSecurityTokenRequest, GetFileSystemSecurityTokenResponse,
+    GetKvSnapshotMetadataRequest, GetKvSnapshotMetadataResponse, GetLakeSnapshotRequest,
     GetLakeSnapshotResponse, GetLatestKvSnapshotsRequest, GetLatestKvSnapshotsResponse,
     ListKvSnapshotsRequest, ListKvSnapshotsResponse, ListRemoteLogManifestsRequest,
     ListRemoteLogManifestsResponse, PbKvSnapshot,
@@ -18,18 +19,24 @@ use mainstem_types::{ErrorCode, PartitionId, TableId};
 use crate::wire::{refused, table_path};
 use crate::{ApiError, Coordinator};
 
+/// Error 20 for a log table.
+pub(crate) fn check_primary_key(table: &TableEntry) -> Result<(), ApiError> {
+    if table.has_primary_key() {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        ErrorCode::NonPrimaryKeyTable,
+        format!("Table '{}' is not a primary key table.", table.path),
+    ))
+}
+
 impl Coordinator {
     pub(crate) fn get_latest_kv_snapshots(
         &self,
         request: GetLatestKvSnapshotsRequest,
     ) -> Result<GetLatestKvSnapshotsResponse, ApiError> {
         let table = self.table(&table_path(request.table_path))?;
-        if !table.has_primary_key() {
-            return Err(ApiError::new(
-                ErrorCode::NonPrimaryKeyTable,
-                format!("Table '{}' is not a primary key table.", table.path),
-            ));
-        }
+        check_primary_key(&table)?;
         let partition = match (table.is_partitioned(), request.partition_name) {
             (false, None) => None,
             (false, Some(_)) => {
@@ -71,6 +78,25 @@ impl Coordinator {
             partition_id: partition.map(|partition| partition.partition_id.0),
             latest_snapshots,
         })
+    }
+
+    /// There is no snapshot, whatever table and bucket are asked for.
+    pub(crate) fn get_kv_snapshot_metadata(
+        &self,
+        request: GetKvSnapshotMetadataRequest,
+    ) -> Result<GetKvSnapshotMetadataResponse, ApiError> {
+        let table_id = request.table_id.unwrap_or_default();
+        let partition = request
+            .partition_id
+            .map_or(String::new(), |id| format!(" of partition {id}"));
+        Err(ApiError::new(
+            ErrorCode::KvSnapshotNotExist,
+            format!(
+                "KV snapshot {} of bucket {}{partition} of the table with id {table_id} does not exist.",
+                request.snapshot_id.unwrap_or_default(),
+                request.bucket_id.unwrap_or_default(),
+            ),
+        ))
     }
 
     pub(crate) fn list_kv_snapshots(

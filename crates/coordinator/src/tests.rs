@@ -1,4 +1,4 @@
-//! The cases of behaviour.md §3, 5, 6, 7, 14, crashes, and races.
+//! The cases of behaviour.md §3, 5, 6, 7, 13, 14, crashes, and races.
 
 mod admin;
 mod alter;
@@ -12,4 +12,5 @@ mod partitions;
 mod scale;
 mod sequences;
 mod servers;
+mod snapshots;
 mod tables;

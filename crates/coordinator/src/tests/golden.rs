@@ -13,7 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use mainstem_protocol::ApiKey;
 use mainstem_protocol::messages::{
-    ListKvSnapshotsRequest, ListRemoteLogManifestsRequest, RegisterProducerOffsetsRequest,
+    AcquireKvSnapshotLeaseRequest, GetKvSnapshotMetadataRequest, ListKvSnapshotsRequest,
+    ListRemoteLogManifestsRequest, RegisterProducerOffsetsRequest, ReleaseKvSnapshotLeaseRequest,
 };
 use prost::Message;
 use serde_json::Value;
@@ -36,6 +37,7 @@ const OTHER_ANSWERS: &[(i64, i32, &str)] = &[
     (512, 7, "an unknown table is 7, also with an authorizer"),
     (506, 36, "a partitioned table has files per partition"),
     (513, 36, "a partitioned table has files per partition"),
+    (270, 41, "without an authorizer no table is looked up"),
     (161, 7, "offsets of an unknown table are refused"),
     (657, 7, "offsets of an unknown table are refused"),
     (244, 43, "a filter by an unknown column is 43"),
@@ -147,9 +149,13 @@ impl Cluster {
                     self.ensure_database(path.split('/').next().expect("a database"));
                     self.fixture.drop_table(path, true).expect("dropped");
                 }
-                (ApiKey::CreatePartition | ApiKey::DropPartition, 0)
-                    if self.tables.contains_key(path) =>
-                {
+                // A case that created a table may have left another one there.
+                (
+                    ApiKey::CreatePartition
+                    | ApiKey::DropPartition
+                    | ApiKey::AcquireKvSnapshotLease,
+                    0,
+                ) if self.tables.contains_key(path) => {
                     self.fixture.drop_table(path, true).expect("dropped");
                     self.ensure(path);
                 }
@@ -221,6 +227,33 @@ impl Cluster {
                 let mut request = ListKvSnapshotsRequest::decode(&body[..]).expect("a request");
                 let path = table(&mut request.table_id);
                 partition(path, &mut request.partition_id);
+                request.encode_to_vec().into()
+            }
+            ApiKey::GetKvSnapshotMetadata => {
+                let mut request =
+                    GetKvSnapshotMetadataRequest::decode(&body[..]).expect("a request");
+                let path = table(&mut request.table_id);
+                partition(path, &mut request.partition_id);
+                request.encode_to_vec().into()
+            }
+            ApiKey::AcquireKvSnapshotLease => {
+                let mut request =
+                    AcquireKvSnapshotLeaseRequest::decode(&body[..]).expect("a request");
+                for wanted in &mut request.snapshots_to_lease {
+                    let path = table(&mut wanted.table_id);
+                    for bucket in &mut wanted.bucket_snapshots {
+                        partition(path.clone(), &mut bucket.partition_id);
+                    }
+                }
+                request.encode_to_vec().into()
+            }
+            ApiKey::ReleaseKvSnapshotLease => {
+                let mut request =
+                    ReleaseKvSnapshotLeaseRequest::decode(&body[..]).expect("a request");
+                for bucket in &mut request.buckets_to_release {
+                    let path = table(&mut bucket.table_id);
+                    partition(path, &mut bucket.partition_id);
+                }
                 request.encode_to_vec().into()
             }
             ApiKey::ListRemoteLogManifests => {
