@@ -3,11 +3,27 @@
 //! All rows here have the columns of the table's latest schema, in its order;
 //! columns that a row's own schema does not have are null.
 
+mod aggregate;
+mod bitmap32;
+mod bitmap64;
+mod first_row;
+mod function;
+mod last_row;
+mod partial;
+mod rules;
+mod target;
+mod versioned;
+
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Debug;
 
 use mainstem_format::Value;
 
 use crate::Result;
+
+pub use rules::MergeRules;
 
 /// What becomes of the row of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +39,8 @@ pub enum Merged<'a> {
     Removed,
 }
 
-/// A rule. Made for one version of the table and one list of target columns.
+/// A rule. Made for one version of the table and one list of target columns, by
+/// [`MergeRules::merger`].
 pub trait RowMerger: Debug + Send + Sync {
     /// A row is sent for a key; `old` is the stored one.
     ///
@@ -37,4 +54,10 @@ pub trait RowMerger: Debug + Send + Sync {
     /// # Errors
     /// As [`upsert`](Self::upsert).
     fn delete<'a>(&self, old: &[Value<'a>]) -> Result<Merged<'a>>;
+
+    /// Whether every upsert is stored as sent and every delete removes the row,
+    /// whatever the stored row is: it need not be read to be merged.
+    fn is_plain(&self) -> bool {
+        false
+    }
 }
