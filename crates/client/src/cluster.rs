@@ -2,45 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mainstem_net::{ClientOptions as NetOptions, Connection, Login};
 use mainstem_protocol::{ApiKey, messages as pb};
 use mainstem_protocol::{Required, Shaped};
 use mainstem_types::{
-    BucketId, PartitionId, ServerId, TableBucket, TableDescriptor, TableId, TablePath,
+    BucketId, PartitionId, Schema, ServerId, TableBucket, TableDescriptor, TableId, TablePath,
 };
 use parking_lot::Mutex;
 
 use crate::error::{ClientError, Result};
-
-/// Between two attempts while no server answers.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
-
-/// Waits for a server that restarts, within the delivery time-out.
-pub(crate) struct Patience<'a> {
-    client: &'a Client,
-    started: Instant,
-}
-
-impl Patience<'_> {
-    /// Returns when the call may be repeated.
-    ///
-    /// # Errors
-    /// The failure itself, if it is another than a lost connection, or time is
-    /// over.
-    pub(crate) async fn after(&mut self, failure: ClientError) -> Result<()> {
-        let lost = matches!(&failure, ClientError::Net(error) if error.is_retriable());
-        if !lost || self.started.elapsed() > self.client.options().delivery_timeout {
-            return Err(failure);
-        }
-        tokio::time::sleep(RETRY_PAUSE).await;
-        // If that fails the next attempt does, and comes back here.
-        let _ = self.client.refresh().await;
-        Ok(())
-    }
-}
 
 /// How to reach and use a cluster.
 #[derive(Clone, Debug)]
@@ -254,14 +227,6 @@ impl Client {
         Ok(connection.call(api, 0, request).await?)
     }
 
-    /// For repeating calls that change nothing twice.
-    pub(crate) fn patience(&self) -> Patience<'_> {
-        Patience {
-            client: self,
-            started: Instant::now(),
-        }
-    }
-
     /// Describes a table.
     pub async fn table(&self, path: &TablePath) -> Result<TableInfo> {
         let request = pb::GetTableInfoRequest {
@@ -293,6 +258,13 @@ impl Client {
             .call_coordinator(ApiKey::GetTableSchema, &request)
             .await?;
         Ok(answer.schema_json.unwrap_or_default())
+    }
+
+    /// A schema version of a table.
+    pub async fn schema(&self, path: &TablePath, schema_id: i32) -> Result<Schema> {
+        let json = self.schema_json(path, schema_id).await?;
+        Schema::from_json_bytes(&json)
+            .map_err(|error| ClientError::Malformed(format!("schema {schema_id}: {error}")))
     }
 
     /// Buckets and leaders of a table without partitions.

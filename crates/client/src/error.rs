@@ -55,7 +55,7 @@ impl ClientError {
                     1 | 3 | 9 | 10 | 11 | 12 | 14 | 21 | 25 | 26 | 28 | 29 | 44 | 70 | 72 | 73
                 )
             }
-            Self::Net(_) => true,
+            Self::Net(error) => error.is_retriable(),
             Self::Malformed(_) | Self::Usage(_) | Self::GaveUp { .. } => false,
         }
     }

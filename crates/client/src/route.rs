@@ -14,7 +14,6 @@ use crate::error::{ClientError, Result};
 #[derive(Debug)]
 pub struct Router {
     partition_columns: Vec<usize>,
-    partition_keys: Vec<String>,
     assigner: Option<BucketAssigner>,
     types: Vec<DataType>,
     /// Next bucket of tables without bucket key.
@@ -44,7 +43,6 @@ impl Router {
             .ok_or_else(|| ClientError::Malformed("a partition key is no column".to_owned()))?;
         Ok(Self {
             partition_columns,
-            partition_keys: descriptor.partition_keys.clone(),
             assigner: BucketAssigner::new(descriptor).map_err(usage)?,
             types: schema
                 .columns
@@ -60,6 +58,20 @@ impl Router {
         let bucket = self.next % u32::try_from(bucket_count.max(1)).unwrap_or(1);
         self.next = self.next.wrapping_add(1);
         i32::try_from(bucket).unwrap_or(0)
+    }
+
+    /// The partition of each row; one `None` for all rows without partitions.
+    ///
+    /// # Errors
+    /// Null in a partition key; a value that cannot name a partition.
+    pub fn partitions(&self, batch: &RecordBatch) -> Result<Vec<Option<String>>> {
+        if self.partition_columns.is_empty() {
+            return Ok(vec![None]);
+        }
+        let readers = self.readers(batch, &self.partition_columns)?;
+        (0..batch.num_rows())
+            .map(|row| partition_name(&readers, row))
+            .collect()
     }
 
     /// Splits the rows of a batch. `bucket_count` tells it for a partition.
@@ -129,18 +141,9 @@ impl Router {
             })
             .collect()
     }
-
-    /// Pairs of key and value that name a partition.
-    pub fn partition_spec(&self, name: &str) -> Vec<(String, String)> {
-        self.partition_keys
-            .iter()
-            .cloned()
-            .zip(name.split('$').map(str::to_owned))
-            .collect()
-    }
 }
 
-fn values<'a>(
+pub(crate) fn values<'a>(
     readers: &[(String, ColumnReader<'a>)],
     row: usize,
     what: &str,
@@ -156,7 +159,10 @@ fn values<'a>(
         .collect()
 }
 
-fn partition_name(readers: &[(String, ColumnReader<'_>)], row: usize) -> Result<Option<String>> {
+pub(crate) fn partition_name(
+    readers: &[(String, ColumnReader<'_>)],
+    row: usize,
+) -> Result<Option<String>> {
     if readers.is_empty() {
         return Ok(None);
     }
@@ -193,6 +199,6 @@ fn partition_value(value: Value<'_>) -> Result<PartitionValue> {
     })
 }
 
-fn usage(error: FormatError) -> ClientError {
+pub(crate) fn usage(error: FormatError) -> ClientError {
     ClientError::Usage(error.to_string())
 }

@@ -1,4 +1,5 @@
-//! Reading a log table: bounded or endless, projected, filtered.
+//! Reading a log in the order of its offsets: that of a log table, or the
+//! changelog of a primary-key table. Bounded or endless, projected, filtered.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use arrow_array::RecordBatch;
 use bytes::Bytes;
 use mainstem_format::arrow_batch::decode;
 use mainstem_format::row_batch::decode_rows;
-use mainstem_format::{Batches, FormatError, LogBatch, RowFormat, cast_to_schema};
+use mainstem_format::{Batches, DecodedBatch, FormatError, LogBatch, RowFormat, cast_to_schema};
 use mainstem_protocol::{ApiKey, messages as pb};
 use mainstem_types::{LogFormat, PartitionId, Schema, ServerId, TableBucket};
 
 use crate::admin::OffsetSpec;
+use crate::change_type::ChangeTypes;
 use crate::cluster::{Client, TableInfo, table_bucket};
 use crate::error::{ClientError, Result};
 use crate::filter::Filter;
@@ -63,6 +65,8 @@ pub struct ScannedBatch {
     pub commit_timestamp_ms: i64,
     /// The rows that are wanted, with the wanted columns.
     pub batch: RecordBatch,
+    /// What each of these rows stands for.
+    pub change_types: ChangeTypes,
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +122,17 @@ impl LogScan {
         };
         scan.find_buckets(scan.options.start).await?;
         Ok(scan)
+    }
+
+    /// Starts these buckets at these offsets instead, e.g. where a scan of the
+    /// rows left off ([`KvScan::log_offsets`](crate::kv_scan::KvScan)).
+    pub fn start_at(&mut self, offsets: &HashMap<TableBucket, i64>) {
+        for position in &mut self.positions {
+            let bucket = table_bucket(self.table.table_id, position.partition_id, position.bucket);
+            if let Some(offset) = offsets.get(&bucket) {
+                position.next_offset = *offset;
+            }
+        }
     }
 
     /// Rows between the start and the present end of all buckets.
@@ -359,29 +374,30 @@ impl LogScan {
         let arrow = self.log_format == LogFormat::Arrow;
         let pushed = self.read.as_deref().filter(|_| arrow);
         let current = self.schemas[&self.table.schema_id].clone();
-        let batch = if header.record_count == 0 {
+        let decoded = if header.record_count == 0 {
             None
         } else if let Some(fields) = pushed {
             // Projected batches have the shape of the current schema, whatever
             // schema they were written with (tables.md §2.5).
-            Some(
-                decode(bytes, &current, Some(fields))
-                    .map_err(malformed)?
-                    .batch,
-            )
+            let decoded = decode(bytes, &current, Some(fields)).map_err(malformed)?;
+            Some((decoded.batch, decoded.change_types))
         } else {
             let written = self.schema(header.schema_id.into()).await?;
             let decoded = self.decode_whole(bytes, &written)?;
-            let whole = cast_to_schema(&decoded, &current).map_err(malformed)?;
-            Some(match &self.read {
+            let whole = cast_to_schema(&decoded.batch, &current).map_err(malformed)?;
+            let batch = match &self.read {
                 Some(fields) => whole.project(fields).map_err(usage)?,
                 None => whole,
-            })
+            };
+            Some((batch, decoded.change_types))
         };
         let position = &mut self.positions[index];
         let (next_offset, end_offset) = (position.next_offset, position.end_offset);
         position.next_offset = position.next_offset.max(header.next_offset());
-        let Some(batch) = batch else { return Ok(()) };
+        let Some((batch, codes)) = decoded else {
+            return Ok(());
+        };
+        let change_types = ChangeTypes::from_codes(codes)?;
         let bucket = table_bucket(self.table.table_id, position.partition_id, position.bucket);
         let skip = usize::try_from(next_offset - header.base_offset).unwrap_or(0);
         let skip = skip.min(batch.num_rows());
@@ -391,9 +407,11 @@ impl LogScan {
             length = length.min(usize::try_from(wanted).unwrap_or(0));
         }
         let mut batch = batch.slice(skip, length);
+        let mut change_types = change_types.slice(skip, length);
         if let Some(filter) = &self.options.filter {
             let kept = filter.evaluate(&batch)?;
             batch = arrow_select::filter::filter_record_batch(&batch, &kept).map_err(usage)?;
+            change_types = change_types.filter(&kept)?;
         }
         if let Some(output) = &self.output {
             batch = batch.project(output).map_err(usage)?;
@@ -404,28 +422,26 @@ impl LogScan {
                 base_offset: header.base_offset,
                 commit_timestamp_ms: header.commit_timestamp_ms,
                 batch,
+                change_types,
             });
         }
         Ok(())
     }
 
     /// Decodes a batch that holds all columns of the schema it was written with.
-    fn decode_whole(&self, stored: &Bytes, written: &Schema) -> Result<RecordBatch> {
+    fn decode_whole(&self, stored: &Bytes, written: &Schema) -> Result<DecodedBatch> {
         let decoded = match RowFormat::of_log(self.log_format) {
             None => decode(stored, written, None),
             Some(format) => decode_rows(stored, format, written),
         };
-        Ok(decoded.map_err(malformed)?.batch)
+        decoded.map_err(malformed)
     }
 
     async fn schema(&mut self, schema_id: i32) -> Result<Arc<Schema>> {
         if let Some(schema) = self.schemas.get(&schema_id) {
             return Ok(schema.clone());
         }
-        let json = self.client.schema_json(&self.table.path, schema_id).await?;
-        let schema = Schema::from_json_bytes(&json)
-            .map_err(|error| ClientError::Malformed(format!("schema {schema_id}: {error}")))?;
-        let schema = Arc::new(schema);
+        let schema = Arc::new(self.client.schema(&self.table.path, schema_id).await?);
         self.schemas.insert(schema_id, schema.clone());
         Ok(schema)
     }
@@ -435,26 +451,12 @@ type Plan = (Option<Vec<usize>>, Option<Vec<usize>>);
 
 /// Which columns travel, and where the wanted ones are among them.
 fn plan_columns(schema: &Schema, options: &ScanOptions) -> Result<Plan> {
-    let Some(columns) = &options.columns else {
+    let Some(wanted) = positions_of(schema, options.columns.as_deref())? else {
         return Ok((None, None));
     };
-    let position = |name: &str| {
-        let found = schema.column(name).map(|(position, _)| position);
-        found.ok_or_else(|| {
-            let known: Vec<&str> = schema.columns.iter().map(|c| c.name.as_str()).collect();
-            ClientError::Usage(format!(
-                "there is no column '{name}'; there are {}",
-                known.join(", ")
-            ))
-        })
-    };
-    let wanted: Vec<usize> = columns
-        .iter()
-        .map(|name| position(name))
-        .collect::<Result<Vec<usize>>>()?;
     let mut read = wanted.clone();
     for name in options.filter.iter().flat_map(Filter::columns) {
-        read.push(position(name)?);
+        read.push(position_of(schema, name)?);
     }
     read.sort_unstable();
     read.dedup();
@@ -463,6 +465,30 @@ fn plan_columns(schema: &Schema, options: &ScanOptions) -> Result<Plan> {
         .filter_map(|column| read.iter().position(|travelling| travelling == column))
         .collect();
     Ok((Some(read), Some(output)))
+}
+
+/// Positions of the wanted columns; `None` = all.
+///
+/// # Errors
+/// A column that there is not.
+pub(crate) fn positions_of(
+    schema: &Schema,
+    columns: Option<&[String]>,
+) -> Result<Option<Vec<usize>>> {
+    columns
+        .map(|names| names.iter().map(|name| position_of(schema, name)).collect())
+        .transpose()
+}
+
+pub(crate) fn position_of(schema: &Schema, name: &str) -> Result<usize> {
+    let found = schema.column(name).map(|(position, _)| position);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = schema.columns.iter().map(|c| c.name.as_str()).collect();
+        ClientError::Usage(format!(
+            "there is no column '{name}'; there are {}",
+            known.join(", ")
+        ))
+    })
 }
 
 fn malformed(error: FormatError) -> ClientError {
