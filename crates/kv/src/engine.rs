@@ -3,13 +3,18 @@
 //!
 //! A store has no log of its own: after a crash it holds a prefix of what was
 //! written, and says with [`KvStore::durable_sequence`] how long a prefix that
-//! would be now. The tablet replays the changelog from there.
+//! would be now. The tablet replays the changelog from there. The numbers are good
+//! for one opening: what survived a crash may end before the number that the store
+//! goes on counting from.
 
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::{KvWrites, Result};
+
+#[cfg(any(test, feature = "testing"))]
+pub mod contract;
 
 /// Opens stores, which share its caches, buffers and threads.
 pub trait KvEngine: Debug + Send + Sync {
@@ -70,10 +75,10 @@ pub trait KvStore: Debug + Send + Sync {
     /// The disk fails.
     fn flush(&self) -> Result<()>;
 
-    /// Sequence number of the last write; grows by one with every change.
+    /// Sequence number of the last change; grows by one with every change.
     fn last_sequence(&self) -> u64;
 
-    /// Changes up to this number would survive a crash now.
+    /// Changes up to this number would survive a crash now, at least.
     fn durable_sequence(&self) -> u64;
 
     /// Sizes, for metrics and for back-pressure.
@@ -93,7 +98,8 @@ pub struct StoreStatistics {
     pub file_bytes: u64,
 }
 
-/// An unchanging view of a store, with a position.
+/// An unchanging view of a store, with a position that the first
+/// [`seek`](Self::seek) sets. It keeps the store open.
 pub trait KvSnapshot: Send {
     /// Goes to the first key that is not before `key`.
     fn seek(&mut self, key: &[u8]);

@@ -1,0 +1,158 @@
+//! An open store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mainstem_kv::{KvSnapshot, KvStore, KvWrites, Reach, Result, StoreStatistics};
+use rocksdb::properties::{
+    CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE, NUM_ENTRIES_ACTIVE_MEM_TABLE,
+    NUM_ENTRIES_IMM_MEM_TABLES, PropName, num_files_at_level,
+};
+use rocksdb::{
+    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, ReadOptions, ReadTier, WriteBatch,
+    WriteOptions,
+};
+
+use crate::error;
+use crate::options::LEVEL0_SLOWDOWN;
+use crate::snapshot::RocksSnapshot;
+
+/// An open RocksDB.
+pub(crate) struct RocksStore {
+    db: DB,
+    read_disk: ReadOptions,
+    read_memory: ReadOptions,
+    write_waiting: WriteOptions,
+    write_at_once: WriteOptions,
+}
+
+impl RocksStore {
+    pub(crate) fn new(db: DB) -> Self {
+        let mut read_memory = ReadOptions::default();
+        read_memory.set_read_tier(ReadTier::BlockCache);
+        let write = |no_slowdown| {
+            let mut options = WriteOptions::default();
+            // The changelog is the log.
+            options.disable_wal(true);
+            options.set_no_slowdown(no_slowdown);
+            options
+        };
+        Self {
+            db,
+            read_disk: ReadOptions::default(),
+            read_memory,
+            write_waiting: write(false),
+            write_at_once: write(true),
+        }
+    }
+
+    pub(crate) fn db(&self) -> &DB {
+        &self.db
+    }
+
+    fn family(&self) -> &ColumnFamily {
+        self.db
+            .cf_handle(DEFAULT_COLUMN_FAMILY_NAME)
+            .expect("it was opened by this name")
+    }
+
+    /// A number that RocksDB keeps; 0 if it does not.
+    fn number(&self, property: &PropName) -> u64 {
+        self.db
+            .property_int_value(property)
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+}
+
+impl KvStore for RocksStore {
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        reach: Reach,
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<bool> {
+        let options = match reach {
+            Reach::Memory => &self.read_memory,
+            Reach::Disk => &self.read_disk,
+        };
+        let sorted = keys.is_sorted();
+        let values =
+            self.db
+                .batched_multi_get_cf_opt(self.family(), keys.iter().copied(), sorted, options);
+        let mut whole = true;
+        for (at, value) in values.into_iter().enumerate() {
+            match value {
+                Ok(value) => visit(at, value.as_deref()),
+                Err(failure)
+                    if reach == Reach::Memory && failure.kind() == ErrorKind::Incomplete =>
+                {
+                    whole = false;
+                }
+                Err(failure) => return Err(error::running(failure)),
+            }
+        }
+        Ok(whole)
+    }
+
+    /// One write at a time: with several, the number is that of any later one.
+    fn write(&self, writes: &KvWrites, may_wait: bool) -> Result<u64> {
+        if !writes.is_empty() {
+            let options = if may_wait {
+                &self.write_waiting
+            } else {
+                &self.write_at_once
+            };
+            let batch = WriteBatch::from_data(&writes.to_write_batch());
+            self.db.write_opt(batch, options).map_err(error::running)?;
+        }
+        Ok(self.db.latest_sequence_number())
+    }
+
+    fn snapshot(self: Arc<Self>) -> Box<dyn KvSnapshot> {
+        Box::new(RocksSnapshot::new(self))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush().map_err(error::running)
+    }
+
+    fn last_sequence(&self) -> u64 {
+        self.db.latest_sequence_number()
+    }
+
+    fn durable_sequence(&self) -> u64 {
+        // Every change is one entry of a write buffer until the file that it was
+        // flushed to is in the synced manifest. Buffers are flushed in order. What
+        // happens between these three reads moves entries from "active" to
+        // "immutable" and from there to files, or adds some: in this order they are
+        // counted twice at worst, never left out.
+        let last = self.db.latest_sequence_number();
+        let active = self.number(NUM_ENTRIES_ACTIVE_MEM_TABLE);
+        let immutable = self.number(NUM_ENTRIES_IMM_MEM_TABLES);
+        last.saturating_sub(active).saturating_sub(immutable)
+    }
+
+    fn statistics(&self) -> StoreStatistics {
+        let level0 = self.db.property_value(&num_files_at_level(0));
+        StoreStatistics {
+            level0_files: level0
+                .ok()
+                .flatten()
+                .and_then(|files| files.parse().ok())
+                .unwrap_or_default(),
+            level0_slowdown_trigger: LEVEL0_SLOWDOWN as u64,
+            write_buffer_bytes: self.number(CUR_SIZE_ALL_MEM_TABLES),
+            file_bytes: self.number(LIVE_SST_FILES_SIZE),
+        }
+    }
+}
+
+impl fmt::Debug for RocksStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RocksStore")
+            .field("dir", &self.db.path())
+            .finish_non_exhaustive()
+    }
+}
