@@ -1,16 +1,20 @@
-//! `mainstem consume`: rows of a log table, printed.
+//! `mainstem consume`: the rows of a log table, the changes or the rows of a
+//! primary-key table, printed.
 
+mod changes;
 mod output;
+mod rows;
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, StdoutLock, Write};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use arrow_array::RecordBatch;
 use mainstem_client::admin::OffsetSpec;
 use mainstem_client::scan::{LogScan, ScanOptions};
 use mainstem_types::TablePath;
 
-pub use self::output::OutputFormat;
-use self::output::Printer;
+pub use self::output::{OutputFormat, Printer};
+use self::rows::RowQuery;
 use crate::target::{Target, parse_table};
 use crate::where_clause;
 
@@ -26,7 +30,11 @@ pub struct ConsumeArguments {
     /// Go on when the end is reached.
     #[arg(long, short)]
     follow: bool,
-    /// Columns to read, separated by commas; only these leave the server.
+    /// The rows that a primary-key table has now instead of its changes; with
+    /// --follow, the changes from then on after them.
+    #[arg(long, conflicts_with = "from")]
+    rows: bool,
+    /// Columns to read, separated by commas; of a log only these leave the server.
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
     columns: Option<Vec<String>>,
     /// Rows to read: a condition like "delay > 60 and carrier = 'UA'".
@@ -56,6 +64,52 @@ fn parse_start(text: &str) -> Result<OffsetSpec, String> {
     }
 }
 
+/// Prints up to a limit, or counts.
+struct Reader {
+    printer: Printer<StdoutLock<'static>>,
+    count: bool,
+    limit: u64,
+    rows: u64,
+}
+
+impl Reader {
+    fn new(arguments: &ConsumeArguments) -> Self {
+        let stdout = std::io::stdout();
+        let default = OutputFormat::of_output(stdout.is_terminal());
+        let format = arguments.format.unwrap_or(default);
+        Self {
+            printer: Printer::new(stdout.lock(), format, arguments.follow),
+            count: arguments.count,
+            limit: arguments.limit.unwrap_or(u64::MAX),
+            rows: 0,
+        }
+    }
+
+    /// Takes rows; false if no more are wanted.
+    fn take(&mut self, batch: &RecordBatch) -> Result<bool> {
+        let wanted = usize::try_from(self.limit - self.rows).unwrap_or(usize::MAX);
+        let batch = batch.slice(0, batch.num_rows().min(wanted));
+        self.rows += batch.num_rows() as u64;
+        if !self.count && batch.num_rows() > 0 && !self.printer.print(&batch)? {
+            // The reader of our output is gone (`| head`).
+            self.limit = self.rows;
+        }
+        Ok(self.is_open())
+    }
+
+    fn is_open(&self) -> bool {
+        self.rows < self.limit
+    }
+
+    fn finish(self) -> Result<()> {
+        if self.count {
+            writeln!(self.printer.into_inner(), "{}", self.rows)?;
+            return Ok(());
+        }
+        self.printer.finish()
+    }
+}
+
 /// Runs the command.
 pub async fn run(arguments: ConsumeArguments) -> Result<()> {
     let filter = arguments
@@ -65,11 +119,25 @@ pub async fn run(arguments: ConsumeArguments) -> Result<()> {
         .transpose()?;
     let client = arguments.target.connect().await?;
     let table = client.table(&arguments.table).await?;
-    if table.descriptor.schema.has_primary_key() {
-        bail!(
-            "'{}' has a primary key; its changelog cannot be consumed yet",
-            arguments.table
-        );
+    let mut reader = Reader::new(&arguments);
+    let mut read_on_from = None;
+    if arguments.rows {
+        let query = RowQuery {
+            columns: arguments.columns.as_deref(),
+            filter: filter.as_ref(),
+            limit: arguments.limit,
+        };
+        let taken = rows::read(client.clone(), table.clone(), &query, |batch| {
+            if arguments.follow {
+                reader.take(&changes::as_insertions(&batch)?)
+            } else {
+                reader.take(&batch)
+            }
+        });
+        read_on_from = taken.await?;
+        if !arguments.follow || !reader.is_open() {
+            return reader.finish();
+        }
     }
     let mut columns = arguments.columns.clone();
     if arguments.count && columns.is_none() {
@@ -88,35 +156,24 @@ pub async fn run(arguments: ConsumeArguments) -> Result<()> {
         bounded: !arguments.follow,
         ..ScanOptions::default()
     };
+    let has_changes = table.descriptor.has_primary_key();
     let mut scan = LogScan::new(client, table, options).await?;
-    let stdout = std::io::stdout();
-    let default = if stdout.is_terminal() {
-        OutputFormat::Table
-    } else {
-        OutputFormat::Csv
-    };
-    let mut printer = Printer::new(
-        stdout.lock(),
-        arguments.format.unwrap_or(default),
-        arguments.follow,
-    );
-    let limit = arguments.limit.unwrap_or(u64::MAX);
-    let mut rows = 0u64;
-    while rows < limit {
+    if let Some(offsets) = read_on_from {
+        scan.start_at(&offsets);
+    }
+    while reader.is_open() {
         let Some(scanned) = scan.next().await? else {
             break;
         };
-        let wanted = usize::try_from(limit - rows).unwrap_or(usize::MAX);
-        let batch = scanned.batch.slice(0, scanned.batch.num_rows().min(wanted));
-        rows += batch.num_rows() as u64;
-        if !arguments.count && !printer.print(&batch)? {
-            // The reader of our output is gone (`| head`).
-            return Ok(());
+        let more = if has_changes {
+            let batch = changes::with_change_types(&scanned.batch, &scanned.change_types)?;
+            reader.take(&batch)?
+        } else {
+            reader.take(&scanned.batch)?
+        };
+        if !more {
+            break;
         }
     }
-    if arguments.count {
-        writeln!(printer.into_inner(), "{rows}")?;
-        return Ok(());
-    }
-    printer.finish()
+    reader.finish()
 }

@@ -6,12 +6,14 @@
 #[cfg(feature = "bench")]
 mod bench;
 mod consume;
+mod lookup;
 mod produce;
 mod server;
 mod start;
 mod status;
 mod table;
 mod target;
+mod upsert;
 mod where_clause;
 
 use std::process::ExitCode;
@@ -34,9 +36,13 @@ struct Arguments {
 enum Command {
     /// Start a server with every role in this process.
     Start(start::StartArguments),
-    /// Append rows from a file or standard input to a log table.
+    /// Put rows from a file or standard input into a table.
     Produce(produce::ProduceArguments),
-    /// Print rows of a log table.
+    /// Put rows by key into a primary-key table, whole or in part, or delete them.
+    Upsert(upsert::UpsertArguments),
+    /// Find rows of a primary-key table by key.
+    Lookup(lookup::LookupArguments),
+    /// Print the rows of a table's log, or changes and rows of a primary-key table.
     Consume(consume::ConsumeArguments),
     /// Create, list, describe, drop and alter tables.
     #[command(subcommand)]
@@ -51,7 +57,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // One line: what is wrong, and because of what.
             eprintln!("mainstem: {error:#}");
@@ -60,16 +66,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
+fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Start(arguments) => start::run(&arguments),
+        Command::Start(arguments) => start::run(&arguments)?,
         #[cfg(feature = "bench")]
-        Command::Bench(command) => bench::run(command),
-        Command::Produce(arguments) => client_runtime()?.block_on(produce::run(arguments)),
-        Command::Consume(arguments) => client_runtime()?.block_on(consume::run(arguments)),
-        Command::Table(command) => client_runtime()?.block_on(table::run(command)),
-        Command::Status(arguments) => client_runtime()?.block_on(status::run(arguments)),
+        Command::Bench(command) => bench::run(command)?,
+        Command::Produce(arguments) => client_runtime()?.block_on(produce::run(arguments))?,
+        Command::Upsert(arguments) => client_runtime()?.block_on(upsert::run(arguments))?,
+        // A key without a row is no error, but no success either.
+        Command::Lookup(arguments) => return client_runtime()?.block_on(lookup::run(arguments)),
+        Command::Consume(arguments) => client_runtime()?.block_on(consume::run(arguments))?,
+        Command::Table(command) => client_runtime()?.block_on(table::run(command))?,
+        Command::Status(arguments) => client_runtime()?.block_on(status::run(arguments))?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn client_runtime() -> Result<tokio::runtime::Runtime> {

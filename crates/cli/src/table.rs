@@ -1,5 +1,6 @@
 //! `mainstem table`: create, list, describe, drop, alter.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -8,10 +9,13 @@ use mainstem_client::Client;
 use mainstem_client::admin::OptionChange;
 use mainstem_format::Compression;
 use mainstem_types::data_type::DataType;
-use mainstem_types::{ArrowCompression, Schema, TableDescriptor, TablePath};
+use mainstem_types::{AggFunction, ArrowCompression, Schema, TableDescriptor, TablePath};
 
 use crate::produce::{Format, inferred_table_schema};
 use crate::target::{Target, parse_table};
+
+const MERGE_ENGINE: &str = "table.merge-engine";
+const MERGE_ENGINE_VERSION_COLUMN: &str = "table.merge-engine.versioned.ver-column";
 
 /// Subcommands of `mainstem table`.
 #[derive(clap::Subcommand, Clone, Debug)]
@@ -84,6 +88,19 @@ pub struct CreateArguments {
     /// Columns of the primary key.
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
     primary_key: Vec<String>,
+    /// INT or BIGINT column that the server numbers, in a primary-key table.
+    #[arg(long, value_name = "COLUMN")]
+    auto_increment: Option<String>,
+    /// What a second row of a key does: first_row, versioned or aggregation.
+    #[arg(long, value_name = "ENGINE")]
+    merge_engine: Option<String>,
+    /// Column that decides which row is newer, for --merge-engine versioned.
+    #[arg(long, value_name = "COLUMN")]
+    version_column: Option<String>,
+    /// How a column is aggregated, e.g. total=sum or tags=listagg:delimiter=;
+    /// for --merge-engine aggregation.
+    #[arg(long, value_name = "COLUMN=FUNCTION")]
+    aggregate: Vec<String>,
     /// Columns by whose values the table is partitioned.
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
     partition_by: Vec<String>,
@@ -160,19 +177,24 @@ async fn create(arguments: CreateArguments) -> Result<()> {
     if columns.is_empty() {
         bail!("a table needs columns: --column \"id BIGINT\" … or --like FILE");
     }
-    let mut builder = Schema::builder().columns(columns);
-    if !arguments.primary_key.is_empty() {
-        builder = builder.primary_key(arguments.primary_key.clone());
-    }
-    let (properties, custom_properties) = arguments
+    let schema = schema_of(columns, &arguments)?;
+    let mut options = arguments
         .set
         .iter()
         .map(|text| parse_option(text))
-        .collect::<Result<Vec<_>>>()?
+        .collect::<Result<Vec<_>>>()?;
+    let short_forms = [
+        (MERGE_ENGINE, &arguments.merge_engine),
+        (MERGE_ENGINE_VERSION_COLUMN, &arguments.version_column),
+    ];
+    for (option, value) in short_forms {
+        options.extend(value.iter().map(|v| (option.to_owned(), v.clone())));
+    }
+    let (properties, custom_properties) = options
         .into_iter()
         .partition(|(key, _)| key.starts_with("table."));
     let descriptor = TableDescriptor {
-        schema: builder.build()?,
+        schema,
         comment: arguments.comment.clone(),
         partition_keys: arguments.partition_by.clone(),
         bucket_keys: arguments.bucket_key.clone(),
@@ -189,6 +211,32 @@ async fn create(arguments: CreateArguments) -> Result<()> {
         .await?;
     println!("created {}", arguments.table);
     Ok(())
+}
+
+fn schema_of(columns: Vec<(String, DataType)>, arguments: &CreateArguments) -> Result<Schema> {
+    let mut functions = arguments
+        .aggregate
+        .iter()
+        .map(|text| parse_aggregate(text))
+        .collect::<Result<BTreeMap<_, _>>>()?;
+    let mut builder = Schema::builder();
+    for (name, data_type) in columns {
+        let function = functions.remove(&name);
+        builder = builder.column(name, data_type);
+        if let Some(function) = function {
+            builder = builder.aggregate(function);
+        }
+    }
+    if let Some(name) = functions.keys().next() {
+        bail!("--aggregate names '{name}', but the table has no such column");
+    }
+    if !arguments.primary_key.is_empty() {
+        builder = builder.primary_key(arguments.primary_key.clone());
+    }
+    if let Some(name) = &arguments.auto_increment {
+        builder = builder.auto_increment(name);
+    }
+    Ok(builder.build()?)
 }
 
 async fn list(client: &Client, database: Option<&str>) -> Result<()> {
@@ -228,8 +276,15 @@ async fn describe(client: &Client, path: &TablePath, json: bool) -> Result<()> {
         .load_style(presets::UTF8_BORDERS_ONLY)
         .set_header(["column", "type", "comment"]);
     for column in &descriptor.schema.columns {
+        let mut data_type = column.data_type.to_string();
+        if let Some(function) = &column.agg_function {
+            data_type.push_str(&format!(", {}", function.name));
+        }
+        if descriptor.schema.auto_increment.contains(&column.name) {
+            data_type.push_str(", numbered by the server");
+        }
         let comment = column.comment.clone().unwrap_or_default();
-        columns.add_row([column.name.clone(), column.data_type.to_string(), comment]);
+        columns.add_row([column.name.clone(), data_type, comment]);
     }
     println!("{columns}");
     let keys = [
@@ -305,6 +360,23 @@ fn parse_column(text: &str) -> Result<(String, DataType)> {
     Ok((name.to_owned(), data_type))
 }
 
+/// `column=function` or `column=function:parameter=value`.
+fn parse_aggregate(text: &str) -> Result<(String, AggFunction)> {
+    let (column, function) = parse_option(text)?;
+    let (name, parameter) = match function.split_once(':') {
+        Some((name, parameter)) => (name, Some(parameter)),
+        None => (function.as_str(), None),
+    };
+    let mut function = AggFunction::new(name);
+    if let Some(parameter) = parameter {
+        let (key, value) = parameter
+            .split_once('=')
+            .with_context(|| format!("'{parameter}' in '{text}' is not PARAMETER=VALUE"))?;
+        function = function.with_parameter(key, value);
+    }
+    Ok((column, function))
+}
+
 fn parse_option(text: &str) -> Result<(String, String)> {
     let (key, value) = text
         .split_once('=')
@@ -324,6 +396,20 @@ pub fn compression_of(table: &TableDescriptor) -> Result<Compression> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_aggregate_is_a_column_and_a_function_with_at_most_one_parameter() {
+        let (column, function) = parse_aggregate("total=SUM").expect("parses");
+        assert_eq!(
+            (column.as_str(), function),
+            ("total", AggFunction::new("sum"))
+        );
+        let (_, function) = parse_aggregate("tags=listagg:delimiter==").expect("parses");
+        let expected = AggFunction::new("listagg").with_parameter("delimiter", "=");
+        assert_eq!(function, expected);
+        assert!(parse_aggregate("total").is_err());
+        assert!(parse_aggregate("tags=listagg:delimiter").is_err());
+    }
 
     #[test]
     fn a_column_is_a_name_and_a_type() {

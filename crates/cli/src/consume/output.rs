@@ -19,6 +19,13 @@ pub enum OutputFormat {
     Json,
 }
 
+impl OutputFormat {
+    /// What suits an output without being asked for.
+    pub fn of_output(is_terminal: bool) -> Self {
+        if is_terminal { Self::Table } else { Self::Csv }
+    }
+}
+
 /// Rows of a table on a terminal are printed when so many have come.
 const ROWS_PER_TABLE: usize = 1_000;
 

@@ -31,6 +31,15 @@ pub enum Format {
     Arrow,
 }
 
+/// What is done with columns that nobody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// They are a mistake.
+    Refused,
+    /// They are left out.
+    Ignored,
+}
+
 /// How to read.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -154,12 +163,37 @@ impl Input {
         Ok(schema)
     }
 
+    /// Names of the columns. Of JSON lines those in the lines looked at, so that
+    /// a later line may have another one. `None` if there is nothing in it.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn column_names(&mut self) -> Result<Option<Vec<String>>> {
+        self.sample_lines(1)?;
+        if self.sample.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None);
+        }
+        let schema = match self.format {
+            Format::Csv => self.csv_header()?,
+            _ => self.inferred_schema()?,
+        };
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        Ok(Some(names.collect()))
+    }
+
+    fn csv_header(&mut self) -> Result<Schema> {
+        self.sample_lines(1)?;
+        let header = self.csv_format()?.with_header(true);
+        Ok(header.infer_schema(self.whole_lines(), Some(1))?.0)
+    }
+
     /// The batches; columns that the input and `table` share have the table's
-    /// type as far as the format can parse it.
+    /// type as far as the format can parse it. Of JSON lines only these columns
+    /// are read, and others are an error if they are refused.
     ///
     /// # Errors
     /// A damaged header.
-    pub fn read(&mut self, table: &SchemaRef) -> Result<Batches> {
+    pub fn read(&mut self, table: &SchemaRef, unknown: Unknown) -> Result<Batches> {
         Ok(match self.format {
             Format::Parquet => {
                 let builder = ParquetRecordBatchReaderBuilder::try_new(self.sample.clone())?;
@@ -167,10 +201,7 @@ impl Input {
             }
             Format::Arrow => self.arrow_reader()?.1,
             Format::Csv => {
-                self.sample_lines(1)?;
-                let header = self.csv_format()?.with_header(true);
-                let (columns, _) = header.infer_schema(self.whole_lines(), Some(1))?;
-                let schema = Arc::new(parsed_schema(&columns, table));
+                let schema = Arc::new(parsed_schema(&self.csv_header()?, table));
                 let reader = arrow_csv::ReaderBuilder::new(schema)
                     .with_format(self.csv_format()?.with_header(true))
                     .with_batch_size(self.options.batch_rows)
@@ -180,6 +211,7 @@ impl Input {
             Format::Jsonl => {
                 let reader = arrow_json::ReaderBuilder::new(table.clone())
                     .with_batch_size(self.options.batch_rows)
+                    .with_strict_mode(unknown == Unknown::Refused)
                     .build(BufReader::with_capacity(1 << 20, self.take_source()?))?;
                 Box::new(reader)
             }

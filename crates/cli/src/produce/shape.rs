@@ -7,6 +7,8 @@ use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use mainstem_format::arrow_type::fluss_type;
 use mainstem_types::{DataType, Schema};
 
+use super::input::Unknown;
+
 /// A table schema with the columns of an Arrow schema. Inferred columns are
 /// nullable, those of a file with a schema are what it says.
 pub fn table_schema(arrow: &ArrowSchema) -> Result<Schema> {
@@ -26,12 +28,12 @@ pub fn table_schema(arrow: &ArrowSchema) -> Result<Schema> {
 /// The batch with the table's columns, in its order and types.
 ///
 /// # Errors
-/// A column that the table does not have, a missing NOT NULL column, a value
+/// A column that the table does not have, if those are refused, a missing NOT NULL column, a value
 /// that the table's type cannot hold, a null where none may be.
-pub fn fit(batch: &RecordBatch, table: &SchemaRef) -> Result<RecordBatch> {
+pub fn fit(batch: &RecordBatch, table: &SchemaRef, unknown: Unknown) -> Result<RecordBatch> {
     let input = batch.schema();
     for field in input.fields() {
-        if table.field_with_name(field.name()).is_err() {
+        if unknown == Unknown::Refused && table.field_with_name(field.name()).is_err() {
             bail!("the table has no column '{}'", field.name());
         }
     }
@@ -92,6 +94,7 @@ mod tests {
         let fitted = fit(
             &input("id", Arc::new(Int32Array::from(vec![1, 2]))),
             &table(),
+            Unknown::Refused,
         );
         let fitted = fitted.expect("fits");
         let ids = fitted
@@ -119,7 +122,9 @@ mod tests {
                 "column 'id' holds Utf8",
             ),
         ] {
-            let error = fit(&batch, &table()).unwrap_err().to_string();
+            let error = fit(&batch, &table(), Unknown::Refused)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(expected), "{error}");
         }
     }
