@@ -15,13 +15,15 @@ use anyhow::{Context, Result, bail};
 use mainstem_console::Console;
 use mainstem_coordinator::{Coordinator, CoordinatorConfig, ServerNode};
 use mainstem_env::{Clock, RealFileSystem, SystemClock};
+use mainstem_kv::KvResources;
+use mainstem_kv_rocksdb::{RocksConfig, RocksEngine};
 use mainstem_log::{LogConfig, LogResources};
 use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
 use mainstem_net::{BoundServer, ServerOptions};
 use mainstem_tablet::disk_guard::DiskGuard;
 use mainstem_tablet::metrics::TabletMetrics;
-use mainstem_tablet::registry::{Replicas, ReplicasConfig};
-use mainstem_tablet::service::TabletService;
+use mainstem_tablet::registry::{Replicas, ReplicasConfig, RowsConfig};
+use mainstem_tablet::service::{ScanLimits, TabletService};
 use mainstem_types::ServerId;
 use mainstem_types::config::{Durability, ServerConfig};
 use mainstem_types::listeners::{Endpoint, HostPort, Protocol};
@@ -38,6 +40,8 @@ use self::router::Router;
 
 /// Id of the tablet server of a single process.
 const SERVER_ID: ServerId = ServerId(0);
+/// Rows that nobody has used for so long are closed.
+const ROWS_IDLE_MS: i64 = 60_000;
 /// Open files that a server with thousands of buckets needs.
 const WANTED_OPEN_FILES: u64 = 65_536;
 
@@ -85,7 +89,13 @@ impl Server {
         coordinator.subscribe_config(Arc::new(LiveSettings::new(users, replicas.clone())));
         register(&coordinator, &config, &addresses)?;
 
-        let tablet = TabletService::new(replicas.clone(), clock.clone(), metrics.clone());
+        let tablet = TabletService::new(
+            replicas.clone(),
+            clock.clone(),
+            metrics.clone(),
+            scan_limits(&config),
+        );
+        let scans = tablet.clone();
         let router = Arc::new(Router::new(coordinator.clone(), tablet));
         let shutdown = CancellationToken::new();
         let console = Arc::new(Console::default());
@@ -103,6 +113,7 @@ impl Server {
                 metrics.tick();
                 requests.tick();
             }),
+            Box::new(move || scans.close_expired_scans()),
             clock,
             data_dir.clone(),
             shutdown.clone(),
@@ -244,6 +255,7 @@ fn open(
     let coordinator = Coordinator::new(store, catalog.clone(), coordinator_config, clock.clone())
         .context("cannot read the metadata store")?;
 
+    let coordinator = Arc::new(coordinator);
     let files = Arc::new(RealFileSystem);
     let log = LogConfig {
         durability: if durable {
@@ -259,7 +271,7 @@ fn open(
     };
     let replicas = Replicas::new(ReplicasConfig {
         server_id: SERVER_ID,
-        resources: LogResources::new(files, data_dir.log(), 4_096),
+        resources: LogResources::new(files.clone(), data_dir.log(), 4_096),
         log_dir: data_dir.log(),
         log,
         catalog: catalog.clone(),
@@ -269,9 +281,37 @@ fn open(
             config.disk.write_recover_ratio,
         )),
         min_in_sync_replicas: usize::try_from(config.log.min_in_sync_replicas).unwrap_or(0),
+        rows: RowsConfig {
+            resources: Arc::new(KvResources {
+                engine: Arc::new(rocks_engine(config)?),
+                files,
+                pressure_from_level0_files: u64::try_from(config.kv.pressure_from_level0_files)
+                    .unwrap_or(0),
+            }),
+            dir: data_dir.kv(),
+            numbers: coordinator.clone(),
+            flush_interval_ms: millis(config.kv.snapshot_interval),
+            idle_ms: ROWS_IDLE_MS,
+        },
     });
     catalog.subscribe(replicas.clone());
-    Ok((Arc::new(coordinator), replicas))
+    Ok((coordinator, replicas))
+}
+
+fn rocks_engine(config: &ServerConfig) -> Result<RocksEngine> {
+    let option = |key: &str| config.entries.get(key).map(str::to_owned);
+    let rocks = RocksConfig::from_options(option)?;
+    RocksEngine::new(rocks).context("cannot start the engine of primary-key tables")
+}
+
+fn scan_limits(config: &ServerConfig) -> ScanLimits {
+    let count = |number: i32| usize::try_from(number).unwrap_or(1);
+    ScanLimits {
+        ttl_ms: millis(config.kv.scan_ttl),
+        max_per_bucket: count(config.kv.scans_per_bucket),
+        max_per_server: count(config.kv.scans_per_server),
+        max_batch_bytes: usize::try_from(config.kv.scan_batch_bytes).unwrap_or(usize::MAX),
+    }
 }
 
 fn register(

@@ -1,8 +1,13 @@
 //! Primary-key tables: what a put does to the rows of a bucket (cluster.md §5,
 //! tables.md §4).
 //!
-//! - [`engine`]: the store under a tablet, as traits; the engines are elsewhere.
+//! - [`tablet`]: the rows of one bucket; opens, changes, looks up, closes.
+//! - [`put`]: what one KV batch does, as a function of batch, rows and rules.
+//! - `memory` (feature `testing`): an engine in memory that plays crashes; what every
+//!   engine must do is `engine::contract`.
 //! - [`merge`]: old row and new row make the row that is kept.
+//! - [`changelog`]: changes as log batches, and [`replay`] back.
+//! - [`engine`]: the store under a tablet, as traits; engines are elsewhere.
 //!
 //! **Invariants**
 //! - A put changes nothing, or exactly what its changelog says. The order of the
@@ -15,12 +20,29 @@
 //! This crate deliberately does not know logs and their files, replicas, requests,
 //! or which engine is used.
 
+pub mod auto_increment;
+pub mod changelog;
 pub mod engine;
 pub mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod memory;
 pub mod merge;
+pub mod pending;
+pub mod put;
+pub mod replay;
+pub mod state_file;
+pub mod table;
+pub mod tablet;
 pub mod writes;
 
+pub use auto_increment::{NumberRange, SequenceSource};
+pub use changelog::ChangeType;
 pub use engine::{KvEngine, KvSnapshot, KvStore, Reach, StoreStatistics};
 pub use error::{KvError, Result};
-pub use merge::{Merged, RowMerger};
+pub use merge::{MergeRules, Merged, RowMerger};
+pub use pending::{Changes, Known};
+pub use put::{Prepared, PutMode};
+pub use replay::ChangelogSource;
+pub use table::{AutoIncrementColumn, KvTable};
+pub use tablet::{KvResources, KvTablet, KvWriter, OpeningReport};
 pub use writes::{KvWrites, ValueAt};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mainstem_metrics::{Exposition, Meter, MetricSource};
 use mainstem_types::{TableId, TablePath};
@@ -19,6 +20,11 @@ pub struct TableMetrics {
     failed_produce_requests: Meter,
     fetch_requests: Meter,
     failed_fetch_requests: Meter,
+    put_requests: Meter,
+    failed_put_requests: Meter,
+    lookup_requests: Meter,
+    failed_lookup_requests: Meter,
+    has_rows: AtomicBool,
 }
 
 /// Counters of the server.
@@ -29,7 +35,7 @@ pub struct TabletMetrics {
 }
 
 impl TableMetrics {
-    fn meters(&self) -> [&Meter; 7] {
+    fn meters(&self) -> [&Meter; 11] {
         [
             &self.messages_in,
             &self.bytes_in,
@@ -38,6 +44,10 @@ impl TableMetrics {
             &self.failed_produce_requests,
             &self.fetch_requests,
             &self.failed_fetch_requests,
+            &self.put_requests,
+            &self.failed_put_requests,
+            &self.lookup_requests,
+            &self.failed_lookup_requests,
         ]
     }
 }
@@ -94,6 +104,34 @@ impl TabletMetrics {
         }
     }
 
+    /// A put that appended so many records to the changelog.
+    pub fn put(&self, table: &TableMetrics, records: u64, bytes: u64) {
+        table.has_rows.store(true, Ordering::Relaxed);
+        for meters in [table, &self.server] {
+            meters.messages_in.mark(records);
+            meters.bytes_in.mark(bytes);
+            meters.put_requests.mark(1);
+        }
+    }
+
+    /// A refused put.
+    pub fn put_failed(&self, table: &TableMetrics) {
+        table.put_requests.mark(1);
+        table.failed_put_requests.mark(1);
+    }
+
+    /// Keys of a bucket that were looked up.
+    pub fn looked_up(&self, table: &TableMetrics) {
+        table.has_rows.store(true, Ordering::Relaxed);
+        table.lookup_requests.mark(1);
+    }
+
+    /// A lookup that failed.
+    pub fn lookup_failed(&self, table: &TableMetrics) {
+        table.lookup_requests.mark(1);
+        table.failed_lookup_requests.mark(1);
+    }
+
     /// Moves all rate windows, and drops tables that are gone.
     pub fn tick(&self) {
         self.server.meters().into_iter().for_each(Meter::tick);
@@ -134,7 +172,22 @@ impl MetricSource for TabletMetrics {
             let mut labels = base.to_vec();
             labels.push(("database", &path.database));
             labels.push(("table", &path.table));
-            labels.push(("tablet_type", "log"));
+            let has_rows = metrics.has_rows.load(Ordering::Relaxed);
+            if has_rows {
+                labels.push(("tablet_type", "kv"));
+                let mut gauge = |name: &str, meter: &Meter| {
+                    out.gauge(&format!("tabletserver_table_{name}"), &labels, meter.rate());
+                };
+                gauge("totalPutKvRequestsPerSecond", &metrics.put_requests);
+                gauge("failedPutKvRequestsPerSecond", &metrics.failed_put_requests);
+                gauge("totalLookupRequestsPerSecond", &metrics.lookup_requests);
+                gauge(
+                    "failedLookupRequestsPerSecond",
+                    &metrics.failed_lookup_requests,
+                );
+                labels.pop();
+            }
+            labels.push(("tablet_type", if has_rows { "cdc_log" } else { "log" }));
             let mut gauge = |name: &str, meter: &Meter| {
                 out.gauge(&format!("tabletserver_table_{name}"), &labels, meter.rate());
             };

@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mainstem_env::Clock;
+use mainstem_kv::{KvResources, KvTablet};
 use mainstem_log::{LogConfig, LogError, LogResources, LogTablet, Syncer};
-use mainstem_meta::{BucketState, Catalog, CatalogChange, CatalogListener, TableEntry};
-use mainstem_types::{ServerId, TableBucket, TableId};
+use mainstem_meta::{
+    BucketState, Catalog, CatalogChange, CatalogListener, SequenceSource, TableEntry,
+};
+use mainstem_types::{PartitionId, ServerId, TableBucket, TableId};
 use parking_lot::{Mutex, RwLock};
 use tracing::{error, info, warn};
 
@@ -47,6 +50,23 @@ pub struct ReplicasConfig {
     pub disk: Arc<DiskGuard>,
     /// `log.replica.min-in-sync-replicas-number`.
     pub min_in_sync_replicas: usize,
+    /// Rows of primary-key tables.
+    pub rows: RowsConfig,
+}
+
+/// What the rows of primary-key tables need.
+pub struct RowsConfig {
+    /// Engine and files.
+    pub resources: Arc<KvResources>,
+    /// Directory of the rows.
+    pub dir: PathBuf,
+    /// Where auto-increment numbers come from.
+    pub numbers: Arc<dyn SequenceSource>,
+    /// Time after which the rows are made durable, so that a replay is short
+    /// (`kv.snapshot.interval`).
+    pub flush_interval_ms: i64,
+    /// Time without a request after which rows are closed.
+    pub idle_ms: i64,
 }
 
 /// Numbers for the metrics.
@@ -72,6 +92,7 @@ pub struct Replicas {
     resources: Arc<LogResources>,
     log_dir: PathBuf,
     log_config: Arc<LogConfig>,
+    rows: RowsConfig,
     catalog: Arc<Catalog>,
     metrics: OnceLock<Arc<TabletMetrics>>,
     replicas: RwLock<HashMap<TableBucket, Arc<Replica>>>,
@@ -103,12 +124,14 @@ impl Replicas {
             disk: config.disk,
             min_in_sync_replicas: AtomicUsize::new(config.min_in_sync_replicas),
             max_lag_ms: MAX_LAG_MS,
+            numbers: config.rows.numbers.clone(),
         };
         Arc::new(Self {
             context: Arc::new(context),
             resources: config.resources,
             log_dir: config.log_dir,
             log_config: Arc::new(config.log),
+            rows: config.rows,
             catalog: config.catalog,
             metrics: OnceLock::new(),
             replicas: RwLock::default(),
@@ -143,6 +166,16 @@ impl Replicas {
     /// opened. It is tried again and again.
     pub fn is_unopened(&self, bucket: &TableBucket) -> bool {
         self.unopened.lock().contains(bucket)
+    }
+
+    /// Partition columns of the table and name of a partition.
+    pub fn partition(&self, id: PartitionId) -> Option<(Vec<String>, String)> {
+        let partition = self.catalog.partition_by_id(id)?;
+        let table = self.catalog.table_by_id(partition.table_id)?;
+        Some((
+            table.descriptor.partition_keys.clone(),
+            partition.name.clone(),
+        ))
     }
 
     /// Whether the table exists here.
@@ -193,6 +226,12 @@ impl Replicas {
                 error!(dir = %leftover.display(), %error, "cannot remove it now");
             }
         }
+        self.remove_leftover_rows(
+            &jobs
+                .iter()
+                .map(|(_, bucket, ..)| *bucket)
+                .collect::<Vec<_>>(),
+        )?;
         let threads = match self.simulated {
             true => 1,
             false => std::thread::available_parallelism().map_or(2, usize::from),
@@ -210,6 +249,21 @@ impl Replicas {
         });
         self.sync_tails();
         Ok(self.replicas.read().len())
+    }
+
+    fn remove_leftover_rows(&self, buckets: &[TableBucket]) -> std::io::Result<()> {
+        let wanted: HashSet<PathBuf> = buckets
+            .iter()
+            .map(|bucket| log_dirs::directory(&self.rows.dir, bucket))
+            .collect();
+        let files = self.rows.resources.files.as_ref();
+        for leftover in log_dirs::leftovers(files, &self.rows.dir, &wanted)? {
+            let removed = KvTablet::remove_files(&self.rows.resources, &leftover);
+            if let Err(error) = removed {
+                error!(dir = %leftover.display(), %error, "cannot remove left-over rows now");
+            }
+        }
+        Ok(())
     }
 
     /// Makes durable what a crash left unsynced at the end of logs, so that the
@@ -263,6 +317,7 @@ impl Replicas {
                 Err(LogError::Failed(_)) => self.reopen(&replica),
                 Err(_) => {}
             }
+            replica.maintain_rows(self.rows.flush_interval_ms, self.rows.idle_ms);
         }
         let unopened = self.unopened.lock().clone();
         for bucket in unopened {
@@ -301,6 +356,7 @@ impl Replicas {
 
     /// Closes all logs so that the next start reads nothing again.
     pub fn close_all(&self) {
+        self.close_rows();
         let now_ms = self.context.clock.now_ms();
         let logs: Vec<Arc<LogTablet>> = self.all().iter().map(|replica| replica.log()).collect();
         let failed = LogTablet::close_all(&logs, now_ms);
@@ -310,6 +366,22 @@ impl Replicas {
                 "logs could not be closed; the next start recovers them"
             );
         }
+    }
+
+    /// Closes the rows of all replicas, several at a time: each waits for the disk.
+    fn close_rows(&self) {
+        let replicas = self.all();
+        let threads = if self.simulated { 1 } else { SYNC_THREADS };
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(replicas.len()) {
+                scope.spawn(|| {
+                    while let Some(replica) = replicas.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        replica.close_rows();
+                    }
+                });
+            }
+        });
     }
 
     /// Numbers for the metrics.
@@ -326,6 +398,14 @@ impl Replicas {
             summary.log_bytes += log.size_bytes();
         }
         summary
+    }
+
+    fn partition_directories(&self, buckets: &[TableBucket]) -> Vec<PathBuf> {
+        let roots = [&self.log_dir, &self.rows.dir];
+        roots
+            .into_iter()
+            .flat_map(|root| log_dirs::partition_directories(root, buckets))
+            .collect()
     }
 
     fn directory(&self, bucket: &TableBucket) -> PathBuf {
@@ -368,7 +448,11 @@ impl Replicas {
         };
         let context = self.context.clone();
         let view = self.view(table);
-        let replica = Replica::new(bucket, bucket_count, context, metrics, view, log);
+        let rows = view.has_primary_key().then(|| {
+            let dir = log_dirs::directory(&self.rows.dir, &bucket);
+            KvTablet::new(dir, self.rows.resources.clone())
+        });
+        let replica = Replica::new(bucket, bucket_count, context, metrics, view, log, rows);
         if let Err(fenced) = replica.lead(leadership(state)) {
             error!(%bucket, %fenced, "the catalog's decision does not fit the log");
         }
@@ -453,10 +537,13 @@ impl Replicas {
         let files = self.resources.file_system().clone();
         let delete = move || {
             for replica in stopped {
+                // The next start finds and removes what stays.
+                let bucket = replica.bucket();
                 if let Err(error) = replica.log().remove() {
-                    // The next start finds and removes it.
-                    let bucket = replica.bucket();
                     warn!(%bucket, %error, "cannot remove a dropped log now");
+                }
+                if let Err(error) = replica.remove_rows() {
+                    warn!(%bucket, %error, "cannot remove dropped rows now");
                 }
             }
             for dir in emptied {
@@ -502,15 +589,14 @@ impl CatalogListener for Replicas {
             }
             CatalogChange::TableDropped { table_id, buckets } => {
                 self.tables.write().remove(table_id);
-                let mut emptied = log_dirs::partition_directories(&self.log_dir, buckets);
-                emptied.push(log_dirs::table_directory(&self.log_dir, *table_id));
+                let mut emptied = self.partition_directories(buckets);
+                for root in [&self.log_dir, &self.rows.dir] {
+                    emptied.push(log_dirs::table_directory(root, *table_id));
+                }
                 self.stop(buckets, emptied);
             }
             CatalogChange::PartitionDropped { buckets, .. } => {
-                self.stop(
-                    buckets,
-                    log_dirs::partition_directories(&self.log_dir, buckets),
-                );
+                self.stop(buckets, self.partition_directories(buckets));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! One replica of a bucket: its log, the rules of [`core`], and those who wait.
 
 pub mod core;
+mod rows;
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,10 +11,12 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use mainstem_env::{Clock, StorageFile};
 use mainstem_format::{FormatError, check_append};
+use mainstem_kv::KvTablet;
 use mainstem_log::{
     CheckedBatches, DurabilityListener, LogError, LogPart, LogSlice, LogTablet, ReadRequest,
     RetentionRule, Syncer,
 };
+use mainstem_meta::SequenceSource;
 use mainstem_net::Segment;
 use mainstem_types::{LeaderEpoch, ServerId, TableBucket};
 use parking_lot::{Mutex, RwLock};
@@ -28,7 +31,6 @@ use crate::service::Refusal;
 use crate::table_view::TableView;
 
 /// What all replicas of a server share.
-#[derive(Debug)]
 pub struct ReplicaContext {
     /// This server.
     pub server_id: ServerId,
@@ -42,6 +44,8 @@ pub struct ReplicaContext {
     pub min_in_sync_replicas: AtomicUsize,
     /// `log.replica.max-lag-time`.
     pub max_lag_ms: i64,
+    /// Where auto-increment numbers come from.
+    pub numbers: Arc<dyn SequenceSource>,
 }
 
 /// What retention keeps besides what the tables ask for.
@@ -71,8 +75,21 @@ pub struct AppendOutcome {
     log_number: u64,
 }
 
+impl AppendOutcome {
+    /// As if nothing had to be written.
+    pub fn nothing() -> Self {
+        Self {
+            base_offset: 0,
+            end_offset: 0,
+            records: 0,
+            duplicate: true,
+            committed: true,
+            log_number: 0,
+        }
+    }
+}
+
 /// See the module.
-#[derive(Debug)]
 pub struct Replica {
     bucket: TableBucket,
     bucket_count: i32,
@@ -80,6 +97,8 @@ pub struct Replica {
     metrics: Arc<TableMetrics>,
     table: RwLock<Arc<TableView>>,
     log: RwLock<Arc<LogTablet>>,
+    /// The rows of a primary-key table. Its lock comes before that of `state`.
+    rows: Option<KvTablet>,
     /// Order of appends, and the rules. Held during the write to the page cache,
     /// never during a sync or a wait.
     state: Mutex<State>,
@@ -95,6 +114,8 @@ struct State {
     log_number: u64,
     /// The bucket is dropped.
     stopped: bool,
+    /// Changes below this offset are to be applied to the rows.
+    apply_until: i64,
     writers: VecDeque<WaitingWriter>,
     readers: FetchWaiters,
 }
@@ -127,6 +148,7 @@ impl Replica {
         metrics: Arc<TableMetrics>,
         table: Arc<TableView>,
         log: Arc<LogTablet>,
+        rows: Option<KvTablet>,
     ) -> Arc<Self> {
         let core = ReplicaCore::new(
             context.server_id,
@@ -138,6 +160,7 @@ impl Replica {
             core,
             log_number: 0,
             stopped: false,
+            apply_until: 0,
             writers: VecDeque::new(),
             readers: FetchWaiters::default(),
         };
@@ -148,6 +171,7 @@ impl Replica {
             metrics,
             table: RwLock::new(table),
             log: RwLock::new(log),
+            rows,
             state: Mutex::new(state),
             high_watermark: AtomicI64::new(0),
             leads: AtomicBool::new(false),
@@ -297,22 +321,25 @@ impl Replica {
     /// The code for the bucket; nothing was stored.
     pub fn append(self: &Arc<Self>, records: Bytes, acks: i32) -> Result<AppendOutcome, Refusal> {
         let table = self.table();
-        if table.has_primary_key {
+        if table.has_primary_key() {
             let message = "a primary-key table takes rows by PutKv, not by ProduceLog";
             return Err(Refusal::new(15, message));
         }
-        if self.context.disk.is_locked() {
-            return Err(Refusal::new(
-                10,
-                "the disk is nearly full: writes wait for space",
-            ));
-        }
+        self.check_disk()?;
         let batches = check(&table, &records)?;
         let (outcome, sync_wanted) = self.append_checked(&batches, acks)?;
         if sync_wanted {
             self.context.syncer.request(&self.log());
         }
         Ok(outcome)
+    }
+
+    fn check_disk(&self) -> Result<(), Refusal> {
+        if self.context.disk.is_locked() {
+            let message = "the disk is nearly full: writes wait for space";
+            return Err(Refusal::new(10, message));
+        }
+        Ok(())
     }
 
     fn append_checked(
@@ -367,10 +394,13 @@ impl Replica {
     /// Takes note of how far the log is durable. What is told of an earlier log
     /// than the present one changes nothing.
     fn durable(&self, log_number: u64, durable_end_offset: i64) {
-        let mut state = self.state.lock();
-        if log_number == state.log_number {
-            self.apply(&mut state, Event::Durable { durable_end_offset });
+        {
+            let mut state = self.state.lock();
+            if log_number == state.log_number {
+                self.apply(&mut state, Event::Durable { durable_end_offset });
+            }
         }
+        self.apply_rows();
     }
 
     /// The log takes no writes any more: whoever waits for it is told.
@@ -499,6 +529,11 @@ impl Replica {
             (self.log(), state.log_number)
         };
         log.remove_expired_writers(now_ms);
+        // The changelog is what rows are built from, and what readers begin with, as
+        // long as there are no snapshots of the rows (tables.md §10.2 #19).
+        if self.rows.is_some() {
+            return;
+        }
         let ttl_ms = self.table().log_ttl_ms;
         let rule = RetentionRule {
             ttl_ms,
@@ -541,6 +576,7 @@ impl Replica {
     /// After the log was opened anew: what it has is the truth. Appends that
     /// wait for the old one may be in it or not; their writers send them again.
     pub fn replace_log(self: &Arc<Self>, log: Arc<LogTablet>) {
+        let rows = self.rows.as_ref().map(KvTablet::lock);
         let log_number = {
             let mut state = self.state.lock();
             state.log_number += 1;
@@ -553,6 +589,11 @@ impl Replica {
             self.apply(&mut state, Event::Durable { durable_end_offset });
             state.log_number
         };
+        if let Some(mut rows) = rows {
+            // What is pending may not be in the log, and the log may have what is
+            // not pending.
+            self.replay_rows(&mut rows);
+        }
         self.adopt(&log, log_number);
     }
 
@@ -581,6 +622,8 @@ impl Replica {
                     }
                     state.readers.wake_all();
                 }
+                // By whoever holds the rows, after this lock is released.
+                Action::ApplyRows(offset) => state.apply_until = offset,
                 Action::LostLeadership => {
                     state.fail_writers(Committed::LostLeadership);
                     state.readers.wake_all();

@@ -5,15 +5,24 @@
 mod fetch;
 mod limit_scan;
 mod list_offsets;
+mod lookup;
+mod lookup_or_insert;
+mod prefix_lookup;
 mod produce;
+mod put_kv;
+mod scan_kv;
+mod scan_sessions;
 mod statistics;
+mod write;
+
+pub use scan_sessions::ScanLimits;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use mainstem_env::Clock;
-use mainstem_net::{Reply, Response, Segment, Session};
+use mainstem_net::{Reply, Request, Response, Segment, Session};
 use mainstem_protocol::{Required, Shaped, decode};
 use mainstem_types::{BucketId, PartitionId, TableBucket, TableId};
 use parking_lot::Mutex;
@@ -23,15 +32,21 @@ use crate::metrics::TabletMetrics;
 use crate::reader_progress::ReaderProgress;
 use crate::registry::Replicas;
 use crate::replica::Replica;
+use scan_sessions::ScanSessions;
 
 /// API keys that this service answers, with version ranges (wire.md §2.1).
-/// PRODUCE_LOG stays at 0: version 1 carries historical writes.
-pub const APIS: [(i16, i16, i16); 5] = [
+/// PRODUCE_LOG stays at 0 and PUT_KV at 2: the next versions carry historical
+/// writes.
+pub const APIS: [(i16, i16, i16); 9] = [
     (1014, 0, 0),
     (1015, 0, 0),
+    (1016, 0, 2),
+    (1017, 0, 1),
     (1021, 0, 0),
     (1033, 0, 0),
+    (1034, 0, 1),
     (1059, 0, 0),
+    (1061, 0, 0),
 ];
 
 /// A code of wire.md §5.1 with a text, for one bucket or a whole request.
@@ -69,6 +84,7 @@ pub struct TabletService {
     metrics: Arc<TabletMetrics>,
     readers: Mutex<HashMap<u64, Arc<Mutex<ReaderProgress>>>>,
     projections: fetch::ProjectionCache,
+    scans: ScanSessions,
 }
 
 impl TabletService {
@@ -77,6 +93,7 @@ impl TabletService {
         replicas: Arc<Replicas>,
         clock: Arc<dyn Clock>,
         metrics: Arc<TabletMetrics>,
+        scan_limits: ScanLimits,
     ) -> Arc<Self> {
         Arc::new(Self {
             replicas,
@@ -84,19 +101,35 @@ impl TabletService {
             metrics,
             readers: Mutex::default(),
             projections: fetch::ProjectionCache::default(),
+            scans: ScanSessions::new(scan_limits),
         })
     }
 
     /// Starts a request of one of the [`APIS`]. Does not block.
-    pub fn call(self: &Arc<Self>, session: &Arc<Session>, api_key: i16, body: Bytes) -> Reply {
+    pub fn call(self: &Arc<Self>, session: &Arc<Session>, request: Request) -> Reply {
+        let Request {
+            api_key,
+            api_version,
+            body,
+        } = request;
         match api_key {
             1014 => self.produce_log(body),
             1015 => self.fetch_log(session, body),
+            1016 => self.put_kv(api_version, body),
+            1017 => self.lookup(api_version, body),
             1021 => self.list_offsets(body),
             1033 => self.limit_scan(body),
+            1034 => self.prefix_lookup(api_version, body),
             1059 => self.table_stats(body),
+            1061 => self.scan_kv(body),
             _ => Reply::Now(Refusal::new(2, format!("no API {api_key} here")).into()),
         }
+    }
+
+    /// Closes scans that nobody has continued for too long. To be called now and
+    /// then.
+    pub fn close_expired_scans(&self) {
+        self.scans.close_expired(self.clock.now_ms());
     }
 
     /// Forgets what is known about a connection.
@@ -152,6 +185,36 @@ fn request<M: Message + Default + Required + Shaped>(body: Bytes) -> Result<M, R
 
 fn success(message: &impl Message) -> Response {
     Response::Success(vec![Segment::Bytes(message.encode_to_vec().into())])
+}
+
+/// Refuses a client that encodes keys as tables of before do (wire.md §2.2).
+fn check_key_version(replica: &Replica, api_version: i16) -> Result<(), Refusal> {
+    if api_version == 0 && replica.table().needs_compacted_keys {
+        let message = "the keys of this table need a newer client: version 1 of the API";
+        return Err(Refusal::new(2, message));
+    }
+    Ok(())
+}
+
+/// Refuses what is meant for a partition that has expired.
+fn check_not_historical(original_partition_name: Option<&str>) -> Result<(), Refusal> {
+    match original_partition_name {
+        None => Ok(()),
+        Some(name) => Err(Refusal::new(
+            43,
+            format!("`{name}` is named for a bucket that is not of the historical partition"),
+        )),
+    }
+}
+
+/// Work that takes its time, or waits for the disk, but keeps the order of the
+/// connection's requests: other tasks of this thread go on elsewhere meanwhile.
+fn off_the_runtime<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// A reply that may wait for the disk, off the threads that serve requests.

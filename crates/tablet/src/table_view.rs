@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mainstem_format::SchemaLayout;
+use mainstem_kv::KvTable;
 use mainstem_meta::TableEntry;
 use mainstem_types::{LogFormat, SchemaId};
+use tracing::error;
 
 /// A table as of one version of its description. Replaced as a whole when the
 /// table changes; shared by all its replicas.
@@ -15,9 +17,12 @@ pub struct TableView {
     pub entry: Arc<TableEntry>,
     /// How batches carry rows.
     pub log_format: LogFormat,
-    /// Whether the table has a primary key: its log is written only through the
-    /// table, never by ProduceLog.
-    pub has_primary_key: bool,
+    /// How rows change, of a table with a primary key: its log is written only
+    /// through the table, never by ProduceLog.
+    pub kv: Option<Arc<KvTable>>,
+    /// Whether clients that encode keys the old way would look in the wrong place
+    /// (wire.md §2.2).
+    pub needs_compacted_keys: bool,
     /// `table.log.ttl`; `None` = records are kept for ever.
     pub log_ttl_ms: Option<i64>,
     layouts: HashMap<i16, Arc<SchemaLayout>>,
@@ -42,10 +47,16 @@ impl TableView {
         Self {
             log_format: entry.descriptor.log_format().unwrap_or_default(),
             log_ttl_ms: (ttl_ms > 0).then_some(ttl_ms),
-            has_primary_key: entry.descriptor.schema.has_primary_key(),
+            kv: kv_table(&entry),
+            needs_compacted_keys: needs_compacted_keys(&entry),
             layouts,
             entry,
         }
+    }
+
+    /// Whether the table has a primary key.
+    pub fn has_primary_key(&self) -> bool {
+        self.entry.descriptor.schema.has_primary_key()
     }
 
     /// Arrow layout of a schema version; `None` if the table has no such version.
@@ -69,4 +80,27 @@ impl TableView {
     pub fn schema_id(&self) -> SchemaId {
         self.entry.schema_id
     }
+}
+
+fn kv_table(entry: &TableEntry) -> Option<Arc<KvTable>> {
+    if !entry.descriptor.schema.has_primary_key() {
+        return None;
+    }
+    let schemas = entry
+        .schemas
+        .iter()
+        .filter_map(|(id, schema)| Some((i16::try_from(id.0).ok()?, schema.clone())));
+    KvTable::new(&entry.descriptor, schemas)
+        .map(Arc::new)
+        .inspect_err(|error| error!(table = %entry.path, %error, "its rows cannot be served"))
+        .ok()
+}
+
+fn needs_compacted_keys(entry: &TableEntry) -> bool {
+    let descriptor = &entry.descriptor;
+    descriptor.lake_format().ok().flatten().is_some()
+        && descriptor
+            .kv_format_version()
+            .is_ok_and(|version| version >= 2)
+        && !descriptor.has_default_bucket_key()
 }

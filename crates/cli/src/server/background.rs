@@ -30,6 +30,7 @@ impl Background {
         coordinator: Arc<Coordinator>,
         replicas: Arc<Replicas>,
         tick_metrics: Box<dyn Fn() + Send + Sync>,
+        close_expired_scans: Box<dyn Fn() + Send + Sync>,
         clock: Arc<dyn Clock>,
         data_dir: Arc<DataDir>,
         shutdown: CancellationToken,
@@ -65,6 +66,7 @@ impl Background {
         let maintained = replicas.clone();
         every(MAINTENANCE, Box::new(move || maintained.maintain()));
         every(Duration::from_secs(TICK_SECONDS), tick_metrics);
+        every(config.kv.scan_check_interval, close_expired_scans);
         every(
             config.disk.check_interval,
             Box::new(move || watch_disk(&data_dir, &replicas)),

@@ -53,7 +53,9 @@ impl DataDir {
         }
         check_layout(path).with_context(denied)?;
         // The log tablets make their own entries durable, up to this directory.
-        std::fs::create_dir_all(path.join("log")).with_context(denied)?;
+        for name in ["log", "kv"] {
+            std::fs::create_dir_all(path.join(name)).with_context(denied)?;
+        }
         File::open(path)
             .and_then(|dir| dir.sync_all())
             .with_context(denied)?;
@@ -71,6 +73,11 @@ impl DataDir {
     /// The directory of the logs.
     pub fn log(&self) -> PathBuf {
         self.path.join("log")
+    }
+
+    /// The directory of the rows of primary-key tables.
+    pub fn kv(&self) -> PathBuf {
+        self.path.join("kv")
     }
 
     /// Part of the volume that is used, 0 to 1.

@@ -97,7 +97,7 @@ impl Service for Router {
 
     fn call(&self, session: &Arc<Session>, request: Request) -> Reply {
         if TABLET_APIS.iter().any(|(key, ..)| *key == request.api_key) {
-            return self.tablet.call(session, request.api_key, request.body);
+            return self.tablet.call(session, request);
         }
         let handle = {
             let (coordinator, session) = (self.coordinator.clone(), session.clone());

@@ -9,6 +9,7 @@
 //! - as leader it never passes the durable end of any member of the maximal
 //!   in-sync set (the committed set, and whatever a pending change adds);
 //! - as follower it never passes what the leader said, nor the own durable end;
+//! - it never passes what the open rows of a primary-key table hold;
 //! - an event of an older leader epoch changes nothing.
 
 use std::collections::BTreeMap;
@@ -63,6 +64,15 @@ pub enum Event {
         /// Monotonic time.
         now_ms: i64,
     },
+    /// Primary-key tables: the rows hold every change below this offset. From now
+    /// on the high watermark does not pass what they hold: a reader of the log must
+    /// not be ahead of one who looks up.
+    RowsApplied {
+        /// What the rows hold.
+        offset: i64,
+    },
+    /// The rows are closed: whoever opens them finds all that is committed.
+    RowsClosed,
     /// As follower: the leader told its high watermark.
     LeaderHighWatermark {
         /// The leader's high watermark.
@@ -89,6 +99,9 @@ pub enum Event {
 pub enum Action {
     /// Wake everybody who waits for committed records below this offset.
     HighWatermark(i64),
+    /// Apply the changes below this offset to the rows, and tell with
+    /// [`Event::RowsApplied`].
+    ApplyRows(i64),
     /// Fail waiting writers and readers: this replica no longer leads.
     LostLeadership,
     /// Start a new epoch in the log at this offset.
@@ -145,6 +158,8 @@ pub struct ReplicaCore {
     log_end_offset: i64,
     durable_end_offset: i64,
     high_watermark: i64,
+    /// What the open rows of a primary-key table hold.
+    rows_applied: Option<i64>,
     epoch_start_offset: i64,
 }
 
@@ -168,6 +183,7 @@ impl ReplicaCore {
             log_end_offset: recovered_end,
             durable_end_offset: durable_end_offset.min(recovered_end),
             high_watermark: 0,
+            rows_applied: None,
             epoch_start_offset: recovered_end,
         }
     }
@@ -246,6 +262,14 @@ impl ReplicaCore {
                 now_ms,
             } => {
                 self.follower_fetched(server, fetch_offset, now_ms, &mut actions);
+            }
+            Event::RowsApplied { offset } => {
+                self.rows_applied = Some(offset);
+                self.advance(&mut actions);
+            }
+            Event::RowsClosed => {
+                self.rows_applied = None;
+                self.advance(&mut actions);
             }
             Event::LeaderHighWatermark { high_watermark } => {
                 if matches!(self.role, Role::Follower(_)) {
@@ -418,7 +442,14 @@ impl ReplicaCore {
         self.raise(committed, actions);
     }
 
-    fn raise(&mut self, high_watermark: i64, actions: &mut Vec<Action>) {
+    fn raise(&mut self, committed: i64, actions: &mut Vec<Action>) {
+        let mut high_watermark = committed;
+        if let Some(applied) = self.rows_applied
+            && committed > applied
+        {
+            actions.push(Action::ApplyRows(committed));
+            high_watermark = applied;
+        }
         if high_watermark > self.high_watermark {
             self.high_watermark = high_watermark;
             actions.push(Action::HighWatermark(high_watermark));

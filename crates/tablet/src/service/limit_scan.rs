@@ -1,9 +1,11 @@
-//! LimitScan of log tables (wire.md §4.11, tables.md §6): the batches that hold
-//! the last `limit` committed offsets.
+//! LimitScan (wire.md §4.11, tables.md §6): of a log table the batches that hold
+//! the last `limit` committed offsets, of a primary-key table the first `limit` rows
+//! in the order of their keys.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mainstem_format::ValueBatchBuilder;
 use mainstem_log::LogSlice;
 use mainstem_net::{Reply, Response, Segment};
 use mainstem_protocol::messages as pb;
@@ -25,10 +27,10 @@ impl TabletService {
         };
         // The rows may lie anywhere in the log, and on the disk only.
         let service = self.clone();
-        blocking(move || match service.last_records(&request) {
-            Ok(records) => {
+        blocking(move || match service.limited(&request) {
+            Ok((is_log_table, records)) => {
                 let fields = pb::LimitScanResponse {
-                    is_log_table: Some(true),
+                    is_log_table: Some(is_log_table),
                     ..pb::LimitScanResponse::default()
                 };
                 Response::Success(limit_scan_response(fields, Some(records)))
@@ -38,7 +40,7 @@ impl TabletService {
         })
     }
 
-    fn last_records(&self, request: &pb::LimitScanRequest) -> Result<Vec<Segment>, Refusal> {
+    fn limited(&self, request: &pb::LimitScanRequest) -> Result<(bool, Vec<Segment>), Refusal> {
         let bucket = table_bucket(
             request.table_id.unwrap_or_default(),
             request.partition_id,
@@ -46,26 +48,45 @@ impl TabletService {
         );
         let replica = self.replica(&bucket, request.routing_bucket_count)?;
         replica.check_leader()?;
-        if replica.table().has_primary_key {
-            return Err(Refusal::new(
-                2,
-                "limit scans of primary-key tables are not served yet",
-            ));
-        }
         let limit = i64::from(request.limit.unwrap_or_default()).max(0);
-        let end = replica.high_watermark();
-        let start = (end - limit).max(replica.log_start_offset());
-        if limit == 0 || start >= end {
-            return Ok(Vec::new());
+        match replica.has_rows() {
+            true => Ok((false, vec![first_rows(&replica, limit)?])),
+            false => Ok((true, last_records(&replica, limit)?)),
         }
-        let mut records = Vec::new();
-        for slice in newest(&replica, start, end)? {
-            let parts = segments(slice)
-                .map_err(|error| Refusal::new(10, format!("the log cannot be read: {error}")))?;
-            records.extend(parts);
-        }
-        Ok(records)
     }
+}
+
+fn first_rows(replica: &Replica, limit: i64) -> Result<Segment, Refusal> {
+    let mut rows = ValueBatchBuilder::default();
+    if limit > 0 {
+        let mut snapshot = replica.open_store()?.snapshot();
+        snapshot.seek(&[]);
+        while let Some((_, value)) = snapshot.entry()
+            && (rows.record_count() as u64) < limit.unsigned_abs()
+            && (rows.size_bytes() + value.len()) as u64 <= MAX_BYTES
+        {
+            rows.append(value)
+                .map_err(|error| Refusal::new(-1, error.to_string()))?;
+            snapshot.advance();
+        }
+        snapshot.check()?;
+    }
+    Ok(Segment::Bytes(rows.finish()))
+}
+
+fn last_records(replica: &Replica, limit: i64) -> Result<Vec<Segment>, Refusal> {
+    let end = replica.high_watermark();
+    let start = (end - limit).max(replica.log_start_offset());
+    if limit == 0 || start >= end {
+        return Ok(Vec::new());
+    }
+    let mut records = Vec::new();
+    for slice in newest(replica, start, end)? {
+        let parts = segments(slice)
+            .map_err(|error| Refusal::new(10, format!("the log cannot be read: {error}")))?;
+        records.extend(parts);
+    }
+    Ok(records)
 }
 
 /// The batches from the one that holds `start` to `end`; if they are too many

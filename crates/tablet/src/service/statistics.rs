@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mainstem_net::Reply;
+use mainstem_net::{Reply, Response};
 use mainstem_protocol::messages as pb;
+use mainstem_types::TableBucket;
 
-use super::{Refusal, TabletService, request, success, table_bucket};
+use super::{Refusal, TabletService, blocking, request, success, table_bucket};
 
 impl TabletService {
     pub(super) fn table_stats(self: &Arc<Self>, body: Bytes) -> Reply {
@@ -15,8 +16,21 @@ impl TabletService {
             Err(refusal) => return Reply::Now(refusal.into()),
         };
         let table_id = request.table_id.unwrap_or_default();
-        let buckets_resp = request
-            .buckets_req
+        // Rows that are closed have to be opened to be counted.
+        let open = request.buckets_req.iter().all(|asked| {
+            let replica = self.replicas.get(&bucket_of(table_id, asked));
+            replica.is_none_or(|replica| !replica.has_rows() || replica.rows_are_open())
+        });
+        let service = self.clone();
+        let answer = move || service.row_counts(table_id, &request.buckets_req);
+        match open {
+            true => Reply::Now(answer()),
+            false => blocking(answer),
+        }
+    }
+
+    fn row_counts(&self, table_id: i64, buckets: &[pb::PbTableStatsReqForBucket]) -> Response {
+        let buckets_resp = buckets
             .iter()
             .map(|asked| {
                 let mut entry = pb::PbTableStatsRespForBucket {
@@ -34,7 +48,7 @@ impl TabletService {
                 entry
             })
             .collect();
-        Reply::Now(success(&pb::GetTableStatsResponse { buckets_resp }))
+        success(&pb::GetTableStatsResponse { buckets_resp })
     }
 
     fn row_count(
@@ -42,20 +56,19 @@ impl TabletService {
         table_id: i64,
         asked: &pb::PbTableStatsReqForBucket,
     ) -> Result<i64, Refusal> {
-        let bucket = table_bucket(
-            table_id,
-            asked.partition_id,
-            asked.bucket_id.unwrap_or_default(),
-        );
-        let replica = self.replica(&bucket, asked.routing_bucket_count)?;
+        let replica = self.replica(&bucket_of(table_id, asked), asked.routing_bucket_count)?;
         replica.check_leader()?;
-        // The rows of a primary-key table are not those of its log.
-        if replica.table().has_primary_key && replica.high_watermark() > 0 {
-            return Err(Refusal::new(
-                15,
-                "the row count of this table is not maintained",
-            ));
+        if replica.has_rows() {
+            return replica.row_count();
         }
         Ok(replica.high_watermark() - replica.log_start_offset())
     }
+}
+
+fn bucket_of(table_id: i64, asked: &pb::PbTableStatsReqForBucket) -> TableBucket {
+    table_bucket(
+        table_id,
+        asked.partition_id,
+        asked.bucket_id.unwrap_or_default(),
+    )
 }

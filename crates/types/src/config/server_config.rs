@@ -66,6 +66,26 @@ pub struct LogConfig {
     pub min_in_sync_replicas: i32,
 }
 
+/// Rows of primary-key tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvConfig {
+    /// Time after which the rows of a bucket are made durable: a crash replays no
+    /// more of the changelog than that.
+    pub snapshot_interval: Duration,
+    /// Files of level 0 from which on writers are told of pressure.
+    pub pressure_from_level0_files: i32,
+    /// When an idle scan ends.
+    pub scan_ttl: Duration,
+    /// Time between two searches for such scans.
+    pub scan_check_interval: Duration,
+    /// Scans of one bucket at once.
+    pub scans_per_bucket: i32,
+    /// Scans at once.
+    pub scans_per_server: i32,
+    /// Bytes of an answer of a scan.
+    pub scan_batch_bytes: u64,
+}
+
 /// State of idempotent writers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterStateConfig {
@@ -155,6 +175,8 @@ pub struct ServerConfig {
     pub tables: TableLimits,
     /// Log tablets.
     pub log: LogConfig,
+    /// Rows of primary-key tables.
+    pub kv: KvConfig,
     /// Idempotent writers.
     pub writers: WriterStateConfig,
     /// The protocol port.
@@ -210,6 +232,7 @@ impl ServerConfig {
             rack: reader.text("tablet-server.rack").map(str::to_owned),
             tables: read_tables(&reader)?,
             log: read_log(&reader)?,
+            kv: read_kv(&reader)?,
             writers: WriterStateConfig {
                 expiration: reader.period("server.writer-id.expiration-time")?,
                 check_interval: reader.period("server.writer-id.expiration-check-interval")?,
@@ -242,6 +265,18 @@ impl ServerConfig {
     pub fn internal_listener(&self) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.internal)
     }
+}
+
+fn read_kv(reader: &Reader<'_>) -> Result<KvConfig, ConfigError> {
+    Ok(KvConfig {
+        snapshot_interval: reader.period("kv.snapshot.interval")?,
+        pressure_from_level0_files: reader.int("kv.backpressure.l0-slowdown-trigger", 0)?,
+        scan_ttl: reader.period("kv.scanner.ttl")?,
+        scan_check_interval: reader.period("kv.scanner.expiration-interval")?,
+        scans_per_bucket: reader.int("kv.scanner.max-per-bucket", 1)?,
+        scans_per_server: reader.int("kv.scanner.max-per-server", 1)?,
+        scan_batch_bytes: reader.memory("kv.scanner.max-batch-size", 1, 1 << 30)?,
+    })
 }
 
 fn refuse_authorizer(reader: &Reader<'_>) -> Result<(), ConfigError> {

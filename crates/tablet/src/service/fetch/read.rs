@@ -226,7 +226,7 @@ impl Reading<'_> {
     /// Batch by batch: skipped by the filter, cut by the projection.
     fn selected(&mut self, read: &mut BucketRead) -> Result<(), ReadFailure> {
         let mut skipped_to = None;
-        'steps: while read.next_offset < self.end {
+        'steps: while read.next_offset < self.end && !self.is_full(read) {
             let step_start = read.next_offset;
             let slice = self.slice(read.next_offset, STEP_BYTES, true)?;
             if slice.is_empty() {
@@ -239,7 +239,7 @@ impl Reading<'_> {
                 };
                 let (mut position, range_end) = source.range();
                 let mut window = ReadWindow::new(&source, range_end);
-                while position < range_end {
+                while position < range_end && !self.is_full(read) {
                     let Some(header) = window.batch_header(position)? else {
                         break;
                     };
@@ -309,6 +309,11 @@ impl Reading<'_> {
             Some(projection) => projection.project(window, position, header)?,
             None => stored(position, header),
         })
+    }
+
+    /// Whether no other batch can fit: to be found out before one is looked at.
+    fn is_full(&self, read: &BucketRead) -> bool {
+        read.bytes > 0 && read.bytes >= self.limit
     }
 
     /// The first batch of the answer always fits (known failure R07).

@@ -1,0 +1,464 @@
+//! The rows of one bucket: a store, what is not in it yet, and the way back to both
+//! after a crash.
+//!
+//! A tablet is closed at first, and when nobody has used it for a while: it has no
+//! open store then, and its changelog holds no change that the store does not get
+//! when it is opened. Opening replays the changelog from where the state file says.
+
+mod opening;
+
+pub use opening::OpeningReport;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mainstem_env::FileSystem;
+use mainstem_format::KvBatch;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::auto_increment::{NumberRange, Numbers, SequenceSource};
+use crate::pending::{Changes, Known, Pending};
+use crate::put::{Prepared, PutMode, Stored, prepare};
+use crate::state_file::TabletState;
+use crate::{KvEngine, KvError, KvSnapshot, KvStore, KvTable, Reach, Result};
+
+/// Changelog offsets after which the store is flushed, so that a replay is short.
+const FLUSH_AFTER_OFFSETS: i64 = 1_000_000;
+/// Marks kept; more are thinned out.
+const MARKS_MAX: usize = 512;
+/// Directory of the store, beside the state file.
+const STORE: &str = "db";
+/// Bytes of changes that may wait for their commit before puts are refused.
+const PENDING_BYTES_MAX: usize = 128 << 20;
+
+/// What the tablets of a server share.
+#[derive(Debug)]
+pub struct KvResources {
+    /// Opens stores.
+    pub engine: Arc<dyn KvEngine>,
+    /// Where the state files are.
+    pub files: Arc<dyn FileSystem>,
+    /// Files of level 0 from which on writers are told of pressure
+    /// (`kv.backpressure.l0-slowdown-trigger`).
+    pub pressure_from_level0_files: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct KvTablet {
+    dir: PathBuf,
+    resources: Arc<KvResources>,
+    /// The open store, for readers. Changed under the writer's lock only.
+    store: RwLock<Option<Arc<dyn KvStore>>>,
+    last_used_ms: AtomicI64,
+    writer: Mutex<Writer>,
+}
+
+#[derive(Debug, Default)]
+struct Writer {
+    /// The open store holds all changes below this offset, and none above.
+    applied: i64,
+    row_count: i64,
+    numbers: Option<NumberRange>,
+    pending: Pending,
+    /// Writes of the store by sequence number, that the file does not count yet.
+    marks: VecDeque<Mark>,
+    /// What the state file says.
+    noted: TabletState,
+    noted_ms: i64,
+    /// The store, or the order of changes, is not to be trusted until it is opened
+    /// anew.
+    failed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    sequence: u64,
+    offset: i64,
+    row_count: i64,
+}
+
+impl KvTablet {
+    /// A tablet over a directory, which need not exist; closed.
+    pub fn new(dir: PathBuf, resources: Arc<KvResources>) -> Self {
+        Self {
+            dir,
+            resources,
+            store: RwLock::new(None),
+            last_used_ms: AtomicI64::new(0),
+            writer: Mutex::default(),
+        }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Removes what a tablet left in a directory, if it is there, and the directory
+    /// unless there is something else in it.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn remove_files(resources: &KvResources, dir: &Path) -> Result<()> {
+        let files = &*resources.files;
+        let failed = |error: &std::io::Error| storage("remove its files", error);
+        // First the state, so that no crash leaves it beside half a store.
+        TabletState::remove(files, dir).map_err(|error| failed(&error))?;
+        resources.engine.destroy(&dir.join(STORE))?;
+        match files.remove_dir(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The store, if it is open. Holds exactly what is committed and applied.
+    pub fn store(&self, now_ms: i64) -> Option<Arc<dyn KvStore>> {
+        let store = self.store.read().clone()?;
+        self.last_used_ms.store(now_ms, Ordering::Relaxed);
+        Some(store)
+    }
+
+    /// Whether the store is open.
+    pub fn is_open(&self) -> bool {
+        self.store.read().is_some()
+    }
+
+    /// Locks the way to change the rows.
+    pub fn lock(&self) -> KvWriter<'_> {
+        KvWriter {
+            tablet: self,
+            writer: self.writer.lock(),
+        }
+    }
+
+    /// As [`lock`](Self::lock), if nobody has it.
+    pub fn try_lock(&self) -> Option<KvWriter<'_>> {
+        Some(KvWriter {
+            tablet: self,
+            writer: self.writer.try_lock()?,
+        })
+    }
+
+    /// How close the store is to making writers wait, from 0 to below 1
+    /// (cluster.md §5.7).
+    pub fn pressure(&self) -> f32 {
+        let Some(store) = self.store.read().clone() else {
+            return 0.0;
+        };
+        let statistics = store.statistics();
+        let from = self.resources.pressure_from_level0_files;
+        let (files, limit) = (statistics.level0_files, statistics.level0_slowdown_trigger);
+        if files <= from || limit <= from {
+            return 0.0;
+        }
+        (((files - from) as f32) / ((limit - from) as f32)).min(0.999)
+    }
+}
+
+/// The way to change the rows of a tablet, held by one at a time.
+pub struct KvWriter<'t> {
+    tablet: &'t KvTablet,
+    writer: MutexGuard<'t, Writer>,
+}
+
+impl KvWriter<'_> {
+    /// Whether the store is open and can be trusted.
+    pub fn is_open(&self) -> bool {
+        !self.writer.failed && self.tablet.is_open()
+    }
+
+    /// Whether the store failed: it has to be opened anew.
+    pub fn has_failed(&self) -> bool {
+        self.writer.failed
+    }
+
+    /// Exclusive end of the changes that the store holds.
+    pub fn applied_offset(&self) -> i64 {
+        self.writer.applied
+    }
+
+    /// Rows, as far as applied.
+    pub fn row_count(&self) -> i64 {
+        self.writer.row_count
+    }
+
+    fn store(&self) -> Result<Arc<dyn KvStore>> {
+        let store = self.tablet.store.read().clone();
+        match store {
+            Some(store) if !self.writer.failed => Ok(store),
+            _ => Err(KvError::Storage("it is not open".to_owned())),
+        }
+    }
+
+    /// Works out what a batch does. Nothing is applied yet.
+    ///
+    /// # Errors
+    /// The batch is refused.
+    pub fn prepare(
+        &mut self,
+        table: &KvTable,
+        batch: &KvBatch,
+        mode: PutMode<'_>,
+        source: &dyn SequenceSource,
+    ) -> Result<Prepared> {
+        let store = self.store()?;
+        if self.writer.pending.size_bytes() > PENDING_BYTES_MAX {
+            let reason = "too many changes wait for their commit";
+            return Err(KvError::Stalled(reason.to_owned()));
+        }
+        let statistics = store.statistics();
+        if statistics.level0_slowdown_trigger > 0
+            && statistics.level0_files >= statistics.level0_slowdown_trigger
+        {
+            let reason = format!("{} files wait for compaction", statistics.level0_files);
+            return Err(KvError::Stalled(reason));
+        }
+        let writer = &mut *self.writer;
+        let stored = Stored {
+            pending: &writer.pending,
+            store: &*store,
+        };
+        let mut taken = false;
+        let numbers = table.auto_increment().map(|column| Numbers {
+            column,
+            range: &mut writer.numbers,
+            source,
+            taken: &mut taken,
+        });
+        let prepared = prepare(table, &stored, batch, mode, numbers);
+        if taken {
+            // Before a number of the range can be seen by anybody.
+            let state = TabletState {
+                numbers: writer.numbers,
+                ..writer.noted
+            };
+            self.note(state)?;
+        }
+        prepared
+    }
+
+    /// Takes over the changes of a batch that was appended and ends at `end_offset`.
+    /// They are applied at once if that is committed already.
+    ///
+    /// # Errors
+    /// The store failed; the changes are in the changelog and come back when it is
+    /// opened anew.
+    pub fn commit(&mut self, end_offset: i64, changes: Changes, committed: i64) -> Result<()> {
+        let store = self.store()?;
+        if end_offset <= committed && self.writer.pending.is_empty() {
+            return self.apply(&*store, end_offset, &changes);
+        }
+        self.writer.pending.push(end_offset, changes);
+        self.apply_until(committed).map(|_| ())
+    }
+
+    /// Applies what is committed. Returns the offset below which everything is
+    /// applied.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn apply_until(&mut self, committed: i64) -> Result<i64> {
+        let store = self.store()?;
+        let mut pending = std::mem::take(&mut self.writer.pending);
+        let mut outcome = Ok(());
+        while let Some((end_offset, changes)) = pending.oldest_until(committed) {
+            outcome = self.apply(&*store, end_offset, changes);
+            if outcome.is_err() {
+                break;
+            }
+            pending.pop();
+        }
+        if pending.is_empty() && outcome.is_ok() {
+            self.writer.applied = self.writer.applied.max(committed);
+        }
+        self.writer.pending = pending;
+        outcome.map(|()| self.writer.applied)
+    }
+
+    fn apply(&mut self, store: &dyn KvStore, end_offset: i64, changes: &Changes) -> Result<()> {
+        let sequence = match changes.writes().is_empty() {
+            true => Ok(store.last_sequence()),
+            false => store.write(changes.writes(), true),
+        };
+        let sequence = sequence.inspect_err(|_| self.writer.failed = true)?;
+        self.writer.row_count += changes.row_delta();
+        self.applied(end_offset, sequence);
+        Ok(())
+    }
+
+    fn applied(&mut self, offset: i64, sequence: u64) {
+        let writer = &mut *self.writer;
+        writer.applied = offset;
+        let mark = Mark {
+            sequence,
+            offset,
+            row_count: writer.row_count,
+        };
+        match writer.marks.back_mut() {
+            Some(last) if last.sequence == sequence => *last = mark,
+            _ => writer.marks.push_back(mark),
+        }
+        if writer.marks.len() > MARKS_MAX {
+            let mut position = 0;
+            writer.marks.retain(|_| {
+                position += 1;
+                position % 2 == 0
+            });
+        }
+    }
+
+    /// Values of keys with what is pending included, in their order.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn look_up(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        let store = self.store()?;
+        let mut values = vec![None; keys.len()];
+        store.multi_get(keys, Reach::Disk, &mut |index, value| {
+            values[index] = value.map(<[u8]>::to_vec);
+        })?;
+        let pending = &self.writer.pending;
+        for (key, value) in keys.iter().zip(&mut values) {
+            match pending.get(pending.hash(key), key) {
+                Known::Nothing => {}
+                Known::Deleted => *value = None,
+                Known::Value(newer) => *value = Some(newer.to_vec()),
+            }
+        }
+        Ok(values)
+    }
+
+    /// A view of the rows with the offset of the changelog that they correspond to.
+    ///
+    /// # Errors
+    /// The store is not open.
+    pub fn snapshot(&self) -> Result<(Box<dyn KvSnapshot>, i64)> {
+        Ok((self.store()?.snapshot(), self.writer.applied))
+    }
+
+    fn note(&mut self, state: TabletState) -> Result<()> {
+        if state != self.writer.noted {
+            state
+                .store(&*self.tablet.resources.files, &self.tablet.dir)
+                .map_err(|error| storage("write the state", &error))?;
+            self.writer.noted = state;
+        }
+        Ok(())
+    }
+
+    /// Notes how far the store is durable; flushes it if that was long ago, by
+    /// changes or by time.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn checkpoint(&mut self, now_ms: i64, flush_interval_ms: i64) -> Result<()> {
+        if self.writer.marks.is_empty() {
+            self.writer.noted_ms = now_ms;
+            return Ok(());
+        }
+        let store = self.store()?;
+        let behind = self.writer.applied - self.writer.noted.offset;
+        if behind >= FLUSH_AFTER_OFFSETS
+            || now_ms.saturating_sub(self.writer.noted_ms) >= flush_interval_ms
+        {
+            store.flush()?;
+        }
+        self.note_durable(&*store, now_ms)
+    }
+
+    fn note_durable(&mut self, store: &dyn KvStore, now_ms: i64) -> Result<()> {
+        let durable = store.durable_sequence();
+        let mut state = TabletState {
+            numbers: self.writer.numbers,
+            ..self.writer.noted
+        };
+        let done = self
+            .writer
+            .marks
+            .iter()
+            .take_while(|mark| mark.sequence <= durable)
+            .count();
+        if let Some(mark) = done.checked_sub(1).map(|last| self.writer.marks[last]) {
+            state.offset = mark.offset;
+            state.row_count = mark.row_count;
+        }
+        if state.offset != self.writer.noted.offset {
+            self.note(state)?;
+            self.writer.noted_ms = now_ms;
+        }
+        self.writer.marks.drain(..done);
+        Ok(())
+    }
+
+    /// Closes the store if it was not used for so long, nothing is pending, and
+    /// nobody reads. Returns whether it is closed now.
+    ///
+    /// # Errors
+    /// The disk fails; the store stays open.
+    pub fn close_idle(&mut self, now_ms: i64, idle_ms: i64) -> Result<bool> {
+        let last_used_ms = self.tablet.last_used_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(last_used_ms) < idle_ms || !self.writer.pending.is_empty() {
+            return Ok(!self.tablet.is_open());
+        }
+        self.close(now_ms)
+    }
+
+    /// Makes the store durable and closes it, unless somebody reads. What is pending
+    /// is in the changelog.
+    ///
+    /// # Errors
+    /// The disk fails; the store stays open.
+    pub fn close(&mut self, now_ms: i64) -> Result<bool> {
+        if self.writer.failed {
+            return Ok(self.drop_store());
+        }
+        let Ok(store) = self.store() else {
+            return Ok(true);
+        };
+        if !self.writer.marks.is_empty() {
+            store.flush()?;
+            self.note_durable(&*store, now_ms)?;
+        }
+        let state = TabletState {
+            numbers: self.writer.numbers,
+            ..self.writer.noted
+        };
+        self.note(state)?;
+        drop(store);
+        Ok(self.drop_store())
+    }
+
+    fn drop_store(&mut self) -> bool {
+        let mut store = self.tablet.store.write();
+        // Whoever reads now has a reference of his own, and gets no new one.
+        if store
+            .as_ref()
+            .is_some_and(|store| Arc::strong_count(store) > 1)
+        {
+            return false;
+        }
+        *store = None;
+        self.writer.pending.clear();
+        self.writer.marks.clear();
+        self.writer.failed = false;
+        true
+    }
+
+    /// Closes the store and removes all files: the bucket is dropped.
+    ///
+    /// # Errors
+    /// The disk fails, or somebody still reads.
+    pub fn remove(&mut self) -> Result<()> {
+        if !self.drop_store() {
+            return Err(KvError::Storage("it is being read".to_owned()));
+        }
+        KvTablet::remove_files(&self.tablet.resources, &self.tablet.dir)
+    }
+}
+
+fn storage(what: &str, error: &dyn std::fmt::Display) -> KvError {
+    KvError::Storage(format!("cannot {what}: {error}"))
+}

@@ -1,0 +1,187 @@
+//! Opening a tablet: the store as the last crash left it, and the changelog behind
+//! it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{KvTablet, KvWriter, storage};
+use crate::pending::Changes;
+use crate::replay::{Change, ChangelogSource, Replay};
+use crate::state_file::TabletState;
+use crate::{KvError, KvStore, KvTable, KvWrites, Result};
+
+/// Bytes of changes that a replay applies at once.
+const REPLAY_BYTES: usize = 1 << 20;
+
+/// What opening found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpeningReport {
+    /// Offset from which on the changelog was replayed.
+    pub replayed_from: i64,
+    /// Offset up to which the store holds everything now.
+    pub applied: i64,
+    /// Why the store was built anew, if it was.
+    pub rebuilt: Option<String>,
+}
+
+impl KvTablet {
+    pub(super) fn store_dir(&self) -> PathBuf {
+        self.dir.join(super::STORE)
+    }
+}
+
+impl KvWriter<'_> {
+    /// Opens the store, if it is not, and brings it to the end of what is committed;
+    /// what is appended only is pending then. Returns `None` if it was open.
+    ///
+    /// # Errors
+    /// The disk fails, or the store is damaged or lost and the changelog does not
+    /// reach back to its beginning. Nothing is served then; opening is tried again.
+    pub fn open(
+        &mut self,
+        table: &KvTable,
+        changelog: &dyn ChangelogSource,
+        now_ms: i64,
+    ) -> Result<Option<OpeningReport>> {
+        self.tablet.last_used_ms.store(now_ms, Ordering::Relaxed);
+        if self.is_open() {
+            return Ok(None);
+        }
+        if self.tablet.is_open() && !self.drop_store() {
+            return Err(KvError::Storage("it failed and is still read".to_owned()));
+        }
+        let (store, state, rebuilt) = self.find_store(changelog)?;
+        self.writer.pending.clear();
+        self.writer.marks.clear();
+        self.writer.applied = state.offset;
+        self.writer.row_count = state.row_count;
+        self.writer.numbers = state.numbers;
+        self.writer.noted = state;
+        self.writer.noted_ms = now_ms;
+        self.writer.failed = false;
+        self.replay(table, changelog, &*store)?;
+        *self.tablet.store.write() = Some(store);
+        Ok(Some(OpeningReport {
+            replayed_from: state.offset,
+            applied: self.writer.applied,
+            rebuilt,
+        }))
+    }
+
+    /// After the changelog was opened anew: takes from it again what is not applied.
+    ///
+    /// # Errors
+    /// The changelog cannot be read; the store has to be opened anew.
+    pub fn replay_pending(
+        &mut self,
+        table: &KvTable,
+        changelog: &dyn ChangelogSource,
+    ) -> Result<()> {
+        let store = self.store()?;
+        self.writer.pending.clear();
+        let replayed = self.replay(table, changelog, &*store);
+        replayed.inspect_err(|_| self.writer.failed = true)
+    }
+
+    /// The store and what is known of it; a new one if the old is of no use.
+    fn find_store(
+        &self,
+        changelog: &dyn ChangelogSource,
+    ) -> Result<(Arc<dyn KvStore>, TabletState, Option<String>)> {
+        let resources = &self.tablet.resources;
+        let dir = &self.tablet.dir;
+        let created = resources.files.create_dir_all(dir);
+        created.map_err(|error| storage("create its directory", &error))?;
+        let noted = TabletState::load(&*resources.files, dir)
+            .map_err(|error| storage("read the state", &error))?;
+        let start = changelog.start_offset();
+        let reason = match noted {
+            // The first opening.
+            None if changelog.end_offset() == 0 => None,
+            None => Some("its state is missing or damaged".to_owned()),
+            Some(state) if state.offset > changelog.end_offset() => Some(format!(
+                "it holds changes up to {}, the changelog ends at {}",
+                state.offset,
+                changelog.end_offset()
+            )),
+            Some(state) if state.offset < start => Some(format!(
+                "it holds changes up to {}, the changelog begins at {start}",
+                state.offset
+            )),
+            Some(state) => match resources.engine.open(&self.tablet.store_dir()) {
+                Ok(store) => return Ok((store, state, None)),
+                Err(KvError::Damaged(reason)) => Some(reason),
+                Err(error) => return Err(error),
+            },
+        };
+        if start > 0 {
+            return Err(KvError::Damaged(format!(
+                "{}, and the changelog below {start} is gone: restore the files of {}",
+                reason.unwrap_or_default(),
+                dir.display()
+            )));
+        }
+        // First the state, so that no crash leaves it beside another store.
+        TabletState::remove(&*resources.files, dir)
+            .map_err(|error| storage("remove the state", &error))?;
+        resources.engine.destroy(&self.tablet.store_dir())?;
+        let store = resources.engine.open(&self.tablet.store_dir())?;
+        let state = TabletState::default();
+        state
+            .store(&*resources.files, dir)
+            .map_err(|error| storage("write the state", &error))?;
+        Ok((store, state, reason))
+    }
+
+    fn replay(
+        &mut self,
+        table: &KvTable,
+        changelog: &dyn ChangelogSource,
+        store: &dyn KvStore,
+    ) -> Result<()> {
+        let (from, committed) = (self.writer.applied, changelog.committed_offset());
+        if from >= changelog.end_offset() {
+            return Ok(());
+        }
+        let mut replay = Replay::new(table);
+        let mut writes = KvWrites::default();
+        let mut numbers = self.writer.numbers;
+        changelog.read(from, &mut |batch| {
+            let end_offset = batch.header().next_offset();
+            if end_offset > committed {
+                let mut changes = Changes::default();
+                let hash = |key: &[u8]| self.writer.pending.hash(key);
+                let rows = replay.read(batch, from, &mut numbers, &mut |change| match change {
+                    Change::Put(key, schema_id, row) => changes.put(hash(key), key, schema_id, row),
+                    Change::Delete(key) => changes.delete(hash(key), key),
+                })?;
+                changes.count_row(rows);
+                self.writer.pending.push(end_offset, changes);
+                return Ok(());
+            }
+            let rows = replay.read(batch, from, &mut numbers, &mut |change| match change {
+                Change::Put(key, schema_id, row) => {
+                    writes.put(key, schema_id, row);
+                }
+                Change::Delete(key) => {
+                    writes.delete(key);
+                }
+            })?;
+            self.writer.row_count += rows;
+            if writes.size_bytes() >= REPLAY_BYTES {
+                let sequence = store.write(&writes, true)?;
+                writes.clear();
+                self.applied(end_offset, sequence);
+            }
+            self.writer.applied = end_offset;
+            Ok(())
+        })?;
+        if !writes.is_empty() {
+            let sequence = store.write(&writes, true)?;
+            self.applied(self.writer.applied, sequence);
+        }
+        self.writer.numbers = numbers;
+        Ok(())
+    }
+}

@@ -1,0 +1,372 @@
+//! The rows of a replica of a primary-key table: puts, and the way to read them.
+//!
+//! The lock of the rows comes first, then that of the replica's state. A put holds
+//! it from reading the old rows to handing over the changes, so that changes and
+//! changelog have one order. Who moves the high watermark applies to the rows first.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mainstem_format::header::BatchHeader;
+use mainstem_format::log_batch::Batches;
+use mainstem_format::{KvBatch, LogBatch};
+use mainstem_kv::{
+    ChangelogSource, KvError, KvStore, KvTable, KvTablet, KvWriter, PutMode, SequenceSource,
+};
+use mainstem_log::{CheckedBatches, LogTablet, ReadRequest};
+use mainstem_types::TableId;
+use tracing::{error, info, warn};
+
+use super::core::Event;
+use super::{AppendOutcome, Replica};
+use crate::produce_wait::Committed;
+use crate::service::Refusal;
+
+/// Bytes of the changelog that a replay reads at once
+/// (`kv.recover.log-record-batch.max-size`).
+const REPLAY_READ_BYTES: u64 = 16 << 20;
+
+impl Replica {
+    /// The rows and how they change.
+    ///
+    /// # Errors
+    /// 20 if the table has no primary key, 12 if this replica does not lead.
+    pub fn rows(&self) -> Result<(&KvTablet, Arc<KvTable>), Refusal> {
+        let table = self.table();
+        let Some(rows) = &self.rows else {
+            let message = format!("{} is not a primary key table", table.entry.path);
+            return Err(Refusal::new(20, message));
+        };
+        self.check_leader()?;
+        let Some(kv) = table.kv.clone() else {
+            let message = "the rows of this table cannot be served by this release";
+            return Err(Refusal::new(11, message));
+        };
+        Ok((rows, kv))
+    }
+
+    /// The open store of the rows; `None` if it has to be opened first, which may
+    /// take a while: [`open_store`](Self::open_store).
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub fn store(&self) -> Result<Option<Arc<dyn KvStore>>, Refusal> {
+        let (rows, _) = self.rows()?;
+        Ok(rows.store(self.context.clock.now_ms()))
+    }
+
+    /// The store of the rows, opened if it is not. May wait for the disk and for a
+    /// replay of the changelog.
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows); 11 if it cannot be opened now.
+    pub fn open_store(&self) -> Result<Arc<dyn KvStore>, Refusal> {
+        if let Some(store) = self.store()? {
+            return Ok(store);
+        }
+        let (rows, kv) = self.rows()?;
+        let mut writer = rows.lock();
+        self.open_rows(&mut writer, &kv)?;
+        drop(writer);
+        rows.store(self.context.clock.now_ms())
+            .ok_or_else(|| Refusal::new(11, "the rows were closed at once"))
+    }
+
+    /// The locked rows, opened.
+    ///
+    /// # Errors
+    /// As [`open_store`](Self::open_store).
+    pub fn lock_rows(&self) -> Result<(KvWriter<'_>, Arc<KvTable>), Refusal> {
+        let (rows, kv) = self.rows()?;
+        let mut writer = rows.lock();
+        self.open_rows(&mut writer, &kv)?;
+        Ok((writer, kv))
+    }
+
+    /// Whether the table has a primary key.
+    pub fn has_rows(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    /// Whether a put or a lookup can begin without opening anything.
+    pub fn rows_are_open(&self) -> bool {
+        self.rows.as_ref().is_some_and(KvTablet::is_open)
+    }
+
+    fn open_rows(&self, writer: &mut KvWriter<'_>, table: &KvTable) -> Result<(), Refusal> {
+        let changelog = ChangelogOf {
+            replica: self,
+            log: self.log(),
+        };
+        let opened = writer
+            .open(table, &changelog, self.context.clock.now_ms())
+            .inspect_err(|error| error!(bucket = %self.bucket, %error, "cannot open the rows"))?;
+        let Some(report) = opened else {
+            return Ok(());
+        };
+        if let Some(reason) = &report.rebuilt {
+            warn!(bucket = %self.bucket, reason, "built the rows anew from the changelog");
+        } else if report.applied > report.replayed_from {
+            let (from, to) = (report.replayed_from, report.applied);
+            info!(bucket = %self.bucket, from, to, "replayed the changelog");
+        }
+        self.rows_applied(writer)
+    }
+
+    /// Tells the rules what the rows hold, and goes on while more is committed.
+    fn rows_applied(&self, writer: &mut KvWriter<'_>) -> Result<(), Refusal> {
+        loop {
+            let offset = writer.applied_offset();
+            let wanted = {
+                let mut state = self.state.lock();
+                self.apply(&mut state, Event::RowsApplied { offset });
+                state.apply_until
+            };
+            if wanted <= offset {
+                return Ok(());
+            }
+            writer.apply_until(wanted)?;
+        }
+    }
+
+    /// Applies to the rows what has been committed since.
+    pub(super) fn apply_rows(&self) {
+        let Some(rows) = &self.rows else {
+            return;
+        };
+        let wanted = self.state.lock().apply_until;
+        if wanted <= self.high_watermark() {
+            return;
+        }
+        let mut writer = rows.lock();
+        if writer.is_open()
+            && let Err(refusal) = self.rows_applied(&mut writer)
+        {
+            self.rows_failed(&refusal);
+        }
+    }
+
+    /// What is appended but not applied comes back when the rows are opened anew;
+    /// its writers are told to send it again, which is then recognised.
+    fn rows_failed(&self, refusal: &Refusal) {
+        error!(bucket = %self.bucket, error = refusal.message, "the rows have failed");
+        self.state.lock().fail_writers(Committed::StorageFailed);
+    }
+
+    /// After the log was opened anew: its end is not what the rows believe.
+    pub(super) fn replay_rows(&self, writer: &mut KvWriter<'_>) {
+        if !writer.is_open() {
+            return;
+        }
+        let Some(table) = self.table().kv.clone() else {
+            return;
+        };
+        let changelog = ChangelogOf {
+            replica: self,
+            log: self.log(),
+        };
+        let replayed = writer
+            .replay_pending(&table, &changelog)
+            .map_err(Refusal::from)
+            .and_then(|()| self.rows_applied(writer));
+        if let Err(refusal) = replayed {
+            self.rows_failed(&refusal);
+        }
+    }
+
+    /// Puts the records of one entry.
+    ///
+    /// # Errors
+    /// The code for the bucket; nothing was applied.
+    pub fn put(
+        self: &Arc<Self>,
+        records: Bytes,
+        mode: PutMode<'_>,
+        acks: i32,
+    ) -> Result<AppendOutcome, Refusal> {
+        self.check_disk()?;
+        self.rows()?;
+        let batch = KvBatch::parse(records).map_err(|error| Refusal::new(14, error.to_string()))?;
+        let (mut writer, table) = self.lock_rows()?;
+        let numbers = NumbersOf {
+            source: &*self.context.numbers,
+            table_id: self.bucket.table_id,
+        };
+        let prepared = writer.prepare(&table, &batch, mode, &numbers)?;
+        let header = BatchHeader::parse(&prepared.changelog)
+            .map_err(|error| Refusal::new(-1, error.to_string()))?;
+        let batches = CheckedBatches::from_verified(prepared.changelog, vec![header])
+            .map_err(|error| Refusal::new(-1, error.to_string()))?;
+        let (mut outcome, sync_wanted) = self.append_checked(&batches, acks)?;
+        if !outcome.duplicate {
+            let committed = self.state.lock().apply_until;
+            let applied = writer
+                .commit(outcome.end_offset, prepared.changes, committed)
+                .map_err(Refusal::from)
+                .and_then(|()| self.rows_applied(&mut writer));
+            if let Err(refusal) = applied {
+                self.rows_failed(&refusal);
+                return Err(refusal);
+            }
+            outcome.committed = self.high_watermark() >= outcome.end_offset;
+        }
+        drop(writer);
+        if sync_wanted {
+            self.context.syncer.request(&self.log());
+        }
+        Ok(outcome)
+    }
+
+    /// How close the rows are to making writers wait.
+    pub fn pressure(&self) -> f32 {
+        self.rows.as_ref().map_or(0.0, KvTablet::pressure)
+    }
+
+    /// Number of rows; opens them if need be.
+    ///
+    /// # Errors
+    /// 15 if the number is not kept; as [`open_store`](Self::open_store).
+    pub fn row_count(&self) -> Result<i64, Refusal> {
+        let (_, table) = self.rows()?;
+        if !table.counts_rows() {
+            return Err(Refusal::new(15, "Row count is disabled for this table."));
+        }
+        let (writer, _) = self.lock_rows()?;
+        Ok(writer.row_count())
+    }
+
+    /// Notes how far the rows are durable; opens them anew if they failed, and
+    /// closes them if nobody has used them for a while.
+    pub fn maintain_rows(&self, flush_interval_ms: i64, idle_ms: i64) {
+        let Some(rows) = self.rows.as_ref().filter(|rows| rows.is_open()) else {
+            return;
+        };
+        let now_ms = self.context.clock.now_ms();
+        let Some(mut writer) = rows.try_lock() else {
+            return;
+        };
+        if writer.has_failed() {
+            if let Some(table) = self.table().kv.clone() {
+                // It is reported, and tried again the next time.
+                let _ = self.open_rows(&mut writer, &table);
+            }
+            return;
+        }
+        let done = writer
+            .checkpoint(now_ms, flush_interval_ms)
+            .and_then(|()| writer.close_idle(now_ms, idle_ms));
+        match done {
+            Ok(true) => {
+                let mut state = self.state.lock();
+                self.apply(&mut state, Event::RowsClosed);
+            }
+            Ok(false) => {}
+            Err(error) => warn!(bucket = %self.bucket, %error, "the rows are not durable yet"),
+        }
+    }
+
+    /// Makes the rows durable and closes them, for an orderly stop.
+    pub fn close_rows(&self) {
+        let Some(rows) = &self.rows else {
+            return;
+        };
+        if let Err(error) = rows.lock().close(self.context.clock.now_ms()) {
+            warn!(bucket = %self.bucket, %error, "the rows cannot be closed; the next start replays");
+        }
+    }
+
+    /// Removes the files of the rows of a dropped bucket.
+    ///
+    /// # Errors
+    /// They are still read, or the disk fails; the next start removes them.
+    pub fn remove_rows(&self) -> Result<(), KvError> {
+        match &self.rows {
+            Some(rows) => rows.lock().remove(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<KvError> for Refusal {
+    fn from(error: KvError) -> Self {
+        let code = match &error {
+            KvError::Corrupt(_) => 14,
+            KvError::UnknownSchema { .. } => 9,
+            KvError::InvalidTarget(_) => 35,
+            KvError::DeletionDisabled => 57,
+            KvError::SequenceOverflow(_) => -1,
+            KvError::Stalled(_) => 72,
+            KvError::Storage(_) | KvError::Damaged(_) | KvError::NoSequence(_) => 11,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// The numbers of one table.
+struct NumbersOf<'a> {
+    source: &'a dyn mainstem_meta::SequenceSource,
+    table_id: TableId,
+}
+
+impl SequenceSource for NumbersOf<'_> {
+    fn take(
+        &self,
+        column_id: i32,
+        count: i64,
+    ) -> mainstem_kv::Result<std::ops::RangeInclusive<i64>> {
+        self.source
+            .take(self.table_id, column_id, count)
+            .map_err(|error| KvError::NoSequence(error.to_string()))
+    }
+}
+
+/// The log of a replica as the changelog of its rows.
+struct ChangelogOf<'a> {
+    replica: &'a Replica,
+    log: Arc<LogTablet>,
+}
+
+impl ChangelogSource for ChangelogOf<'_> {
+    fn start_offset(&self) -> i64 {
+        self.log.log_start_offset()
+    }
+
+    fn committed_offset(&self) -> i64 {
+        self.replica.high_watermark()
+    }
+
+    fn end_offset(&self) -> i64 {
+        self.log.end_offset()
+    }
+
+    fn read(
+        &self,
+        from: i64,
+        visit: &mut dyn FnMut(&LogBatch) -> mainstem_kv::Result<()>,
+    ) -> mainstem_kv::Result<()> {
+        let failed = |error: &dyn std::fmt::Display| KvError::Storage(error.to_string());
+        let damaged = |error: &dyn std::fmt::Display| KvError::Damaged(error.to_string());
+        let (mut next, end) = (from, self.log.end_offset());
+        while next < end {
+            let request = ReadRequest {
+                start_offset: next,
+                end_offset_limit: end,
+                max_bytes: REPLAY_READ_BYTES,
+                min_one_batch: true,
+            };
+            let slice = self.log.read(&request).map_err(|error| failed(&error))?;
+            let bytes = slice.to_bytes().map_err(|error| failed(&error))?;
+            let before = next;
+            for batch in Batches::new(&bytes) {
+                let batch = batch.map_err(|error| damaged(&error))?;
+                batch.verify_crc().map_err(|error| damaged(&error))?;
+                next = batch.header().next_offset();
+                visit(&batch)?;
+            }
+            if next == before {
+                return Err(KvError::Damaged(format!("no record at {next} of {end}")));
+            }
+        }
+        Ok(())
+    }
+}
