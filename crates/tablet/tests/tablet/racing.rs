@@ -142,7 +142,7 @@ fn on_many_threads_nobody_is_forgotten() {
                         let body = Produce::to(1, -1).bucket(bucket, records).encode();
                         loop {
                             let call: Call = service
-                                .call(&session(writer as u64), 1014, body.clone())
+                                .call(&session(writer as u64), request(1014, body.clone()))
                                 .into();
                             match Produce::parse(call.ready().await)[0].result {
                                 Ok(_) => break,
@@ -160,7 +160,7 @@ fn on_many_threads_nobody_is_forgotten() {
                 while next < i64::from(2 * BATCHES) {
                     let fetch = Fetch::of(1).bucket(bucket, next).waiting(1, 50_000);
                     let call: Call = service
-                        .call(&session(100 + bucket as u64), 1015, fetch.encode())
+                        .call(&session(100 + bucket as u64), request(1015, fetch.encode()))
                         .into();
                     let read = Fetch::parse(call.ready().await);
                     if read[0].error.is_none() {

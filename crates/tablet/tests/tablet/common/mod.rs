@@ -12,7 +12,7 @@ mod world;
 pub use bodies::{Fetch, FetchedBucket, LimitScan, ListOffsets, Produce};
 pub use call::Call;
 pub use rows::{Row, batch, read_rows, rows};
-pub use server::{LOG_DIR, Server, Threaded, disk, log_config, session};
+pub use server::{LOG_DIR, Server, Threaded, disk, log_config, request, session};
 pub use slow_disk::SlowDisk;
 pub use tables::{
     TableSpec, catalog, drop_partition, drop_table, lose_leader, put_partition, put_table, schema,

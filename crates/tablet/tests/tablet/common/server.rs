@@ -1,18 +1,21 @@
 //! The server, and the disk under it.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use mainstem_env::{Clock, FileSystem, ManualClock, SimFileSystem, SystemClock};
+use mainstem_kv::KvResources;
+use mainstem_kv::memory::MemoryEngine;
 use mainstem_log::{LogConfig, LogResources, Syncer};
-use mainstem_meta::Catalog;
-use mainstem_net::Session;
+use mainstem_meta::{Catalog, MetaError, SequenceSource};
+use mainstem_net::{Request, Session};
 use mainstem_tablet::disk_guard::DiskGuard;
 use mainstem_tablet::metrics::TabletMetrics;
-use mainstem_tablet::registry::{Replicas, ReplicasConfig};
+use mainstem_tablet::registry::{Replicas, ReplicasConfig, RowsConfig};
 use mainstem_tablet::replica::Replica;
-use mainstem_tablet::service::TabletService;
+use mainstem_tablet::service::{ScanLimits, TabletService};
 use mainstem_types::{BucketId, PartitionId, ServerId, TableBucket, TableId};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -22,11 +25,13 @@ use super::call::Call;
 use super::rows::batch;
 
 pub const LOG_DIR: &str = "/data/log";
+pub const ROWS_DIR: &str = "/data/kv";
 
 /// A disk with a durable log directory.
 pub fn disk(seed: u64) -> SimFileSystem {
     let disk = SimFileSystem::new(seed);
     disk.create_dir_all(Path::new(LOG_DIR)).unwrap();
+    disk.create_dir_all(Path::new(ROWS_DIR)).unwrap();
     disk.sync_dir(Path::new("/")).unwrap();
     disk.sync_dir(Path::new("/data")).unwrap();
     disk
@@ -76,7 +81,12 @@ impl Server {
             .build()
             .unwrap();
         Self {
-            service: TabletService::new(replicas.clone(), clock.clone(), metrics),
+            service: TabletService::new(
+                replicas.clone(),
+                clock.clone(),
+                metrics,
+                ScanLimits::default(),
+            ),
             runtime,
             clock,
             syncer,
@@ -93,7 +103,7 @@ impl Server {
 
     pub fn call_from(&self, session: &Arc<Session>, api_key: i16, body: Bytes) -> Call {
         let _inside = self.runtime.enter();
-        self.service.call(session, api_key, body).into()
+        self.service.call(session, request(api_key, body)).into()
     }
 
     pub fn produce(&self, request: &Produce) -> Call {
@@ -155,13 +165,47 @@ fn config(
 ) -> ReplicasConfig {
     ReplicasConfig {
         server_id: ServerId(0),
-        resources: LogResources::new(disk, LOG_DIR.into(), 64),
+        resources: LogResources::new(disk.clone(), LOG_DIR.into(), 64),
         log_dir: LOG_DIR.into(),
         log,
         catalog: catalog.clone(),
         clock,
         disk: Arc::new(DiskGuard::new(0.85, 0.80)),
         min_in_sync_replicas: 1,
+        rows: RowsConfig {
+            resources: Arc::new(KvResources {
+                engine: Arc::new(MemoryEngine::default()),
+                files: disk,
+                pressure_from_level0_files: 8,
+            }),
+            dir: ROWS_DIR.into(),
+            numbers: Arc::new(NoNumbers),
+            flush_interval_ms: 60_000,
+            idle_ms: 10_000,
+        },
+    }
+}
+
+/// For tables without an auto-increment column.
+struct NoNumbers;
+
+impl SequenceSource for NoNumbers {
+    fn take(
+        &self,
+        table: TableId,
+        _column_id: i32,
+        _count: i64,
+    ) -> Result<RangeInclusive<i64>, MetaError> {
+        panic!("table {table} has no auto-increment column");
+    }
+}
+
+/// A request of the newest version.
+pub fn request(api_key: i16, body: Bytes) -> Request {
+    Request {
+        api_key,
+        api_version: 2,
+        body,
     }
 }
 
@@ -181,7 +225,7 @@ impl Threaded {
         catalog.subscribe(replicas.clone());
         replicas.open_all().expect("the log directory can be read");
         Self {
-            service: TabletService::new(replicas.clone(), clock, metrics),
+            service: TabletService::new(replicas.clone(), clock, metrics, ScanLimits::default()),
             replicas,
         }
     }
