@@ -21,7 +21,9 @@ mod fetch;
 mod figure;
 mod floor;
 mod idle;
+mod keyed_rows;
 mod latency;
+mod lookup;
 mod machine;
 mod produce;
 mod project;
@@ -32,6 +34,7 @@ mod server;
 mod skew;
 mod stage;
 mod table;
+mod upsert;
 mod wire;
 
 use anyhow::{Context, Result};
@@ -61,6 +64,10 @@ pub enum BenchCommand {
     Ddl(Measurement<ddl::DdlArguments>),
     /// Read a table that has most of its rows in one bucket.
     Skew(Measurement<skew::SkewArguments>),
+    /// Put rows into a primary-key table.
+    Upsert(Measurement<upsert::UpsertArguments>),
+    /// Look up rows of a primary-key table.
+    Lookup(Measurement<lookup::LookupArguments>),
     /// Everything above; prints the summary of docs/benchmarks.md.
     All(CommonArguments),
     /// The floor program, which the others start.
@@ -98,6 +105,8 @@ pub fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::Restart(measurement) => measure(&measurement),
         BenchCommand::Ddl(measurement) => measure(&measurement),
         BenchCommand::Skew(measurement) => measure(&measurement),
+        BenchCommand::Upsert(measurement) => measure(&measurement),
+        BenchCommand::Lookup(measurement) => measure(&measurement),
         BenchCommand::All(common) => all(&common),
     }
 }
@@ -111,7 +120,7 @@ fn measure<W: Args + Workload>(measurement: &Measurement<W>) -> Result<()> {
 }
 
 fn all(common: &CommonArguments) -> Result<()> {
-    let workloads: [(&str, Box<dyn Workload>); 8] = [
+    let workloads: [(&str, Box<dyn Workload>); 10] = [
         ("append", Box::new(defaults::<append::AppendArguments>()?)),
         ("read", Box::new(defaults::<read::ReadArguments>()?)),
         (
@@ -129,6 +138,8 @@ fn all(common: &CommonArguments) -> Result<()> {
         ),
         ("ddl", Box::new(defaults::<ddl::DdlArguments>()?)),
         ("skew", Box::new(defaults::<skew::SkewArguments>()?)),
+        ("upsert", Box::new(defaults::<upsert::UpsertArguments>()?)),
+        ("lookup", Box::new(defaults::<lookup::LookupArguments>()?)),
     ];
     // Once: afterwards this thread may use one core only.
     let cores = Cores::choose(common.unpinned)?;

@@ -61,6 +61,11 @@ impl Stage {
         Ok(path)
     }
 
+    /// Starts another process where servers run.
+    pub fn as_server<T>(&self, spawn: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.cores.as_server(spawn)
+    }
+
     /// A server over a data directory.
     pub fn server(&self, data_dir: &Path, durability: Durability) -> Result<ServerProcess> {
         self.cores
