@@ -29,10 +29,12 @@ use crate::{FormatError, Result};
 
 mod body;
 mod nulls;
+mod run;
 
 use body::BodyParts;
 pub use body::{Part, SourceRange};
 use nulls::NullColumns;
+use run::Run;
 
 /// Why a projection is refused, or a batch could not be projected. The first
 /// five are the reader's fault (wire code 34), with the texts of tables.md §2.5.
@@ -100,10 +102,7 @@ struct Plan {
 #[derive(Debug)]
 enum Piece {
     /// Neighbouring columns of the batch.
-    Stored {
-        nodes: Range<usize>,
-        buffers: Range<usize>,
-    },
+    Stored { nodes: Run, buffers: Run },
     /// Columns that the batch does not have.
     Null(NullColumns),
 }
@@ -241,12 +240,20 @@ impl Projection {
         }
         let mut draft = template.append(&mut head);
         let mut body = BodyParts::new();
+        // First all buffers, then all nodes: of both vectors, which may be far
+        // from each other, entries near to each other are read at once.
+        for piece in &plan.pieces {
+            if let Piece::Stored { buffers, .. } = piece {
+                push_buffers(window, &index, buffers, &mut draft, &mut body)?;
+            }
+        }
         for piece in &plan.pieces {
             match piece {
-                Piece::Stored { nodes, buffers } => {
-                    draft.push_nodes(index.nodes(window, nodes.clone())?);
-                    push_buffers(window, &index, buffers, &mut draft, &mut body)?;
+                Piece::Stored { nodes, .. } => {
+                    nodes.cover(window, index.nodes_at, index.node_count)?;
+                    draft.push_nodes(index.nodes(window, nodes.range())?);
                 }
+                // They come last, among the buffers as well.
                 Piece::Null(columns) => {
                     columns.push(index.length, index.codec, &mut draft, &mut body)?;
                 }
@@ -297,7 +304,7 @@ impl Projection {
 
 impl Plan {
     fn new(layout: &SchemaLayout, latest: &SchemaLayout, fields: &[i32]) -> Result<Self> {
-        let mut pieces = Vec::new();
+        let mut stored: Vec<(Range<usize>, Range<usize>)> = Vec::new();
         let mut missing = Vec::new();
         for field in fields {
             let position = *field as usize;
@@ -309,21 +316,25 @@ impl Plan {
                         "column {position} has another type in the latest schema"
                     )));
                 }
-                Some(column) => match pieces.last_mut() {
-                    Some(Piece::Stored { nodes, buffers }) if nodes.end == column.nodes.start => {
+                Some(column) => match stored.last_mut() {
+                    Some((nodes, buffers)) if nodes.end == column.nodes.start => {
                         nodes.end = column.nodes.end;
                         buffers.end = column.buffers.end;
                     }
-                    _ => pieces.push(Piece::Stored {
-                        nodes: column.nodes.clone(),
-                        buffers: column.buffers.clone(),
-                    }),
+                    _ => stored.push((column.nodes.clone(), column.buffers.clone())),
                 },
                 // They are added at the end, so those that are missing come last.
                 None => missing.push(position),
             }
         }
         let whole = missing.is_empty() && fields.len() == layout.column_count();
+        let (nodes, buffers): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
+        // Behind a run of buffers one more entry is looked at.
+        let buffers = Run::of(buffers, 1);
+        let runs = Run::of(nodes, 0).into_iter().zip(buffers);
+        let mut pieces: Vec<Piece> = runs
+            .map(|(nodes, buffers)| Piece::Stored { nodes, buffers })
+            .collect();
         if !missing.is_empty() {
             pieces.push(Piece::Null(NullColumns::new(latest, &missing)));
         }
@@ -341,21 +352,22 @@ impl Plan {
 fn push_buffers<S: ReadAt + ?Sized>(
     window: &mut ReadWindow<'_, S>,
     index: &MessageIndex,
-    buffers: &Range<usize>,
+    buffers: &Run,
     draft: &mut MessageDraft<'_>,
     body: &mut BodyParts,
 ) -> Result<(), ReadError> {
-    if buffers.is_empty() {
+    let buffers_in_run = buffers.range().len();
+    if buffers_in_run == 0 {
         return Ok(());
     }
     let body_len = index.body_len as i64;
+    buffers.cover(window, index.buffers_at, index.buffer_count)?;
     // The buffer behind the run says where the run's last one ends.
-    let read = buffers.start..(buffers.end + 1).min(index.buffer_count);
-    let entries = index.buffers(window, read.clone())?;
+    let entries = index.buffers(window, buffers.looked_at(index.buffer_count))?;
     let first = BufferEntry::read(entries, 0).offset;
     let moved = body.len();
     let mut end = first;
-    for at in 0..buffers.len() {
+    for at in 0..buffers_in_run {
         let buffer = BufferEntry::read(entries, at);
         end = if (at + 1) * ENTRY_LEN < entries.len() {
             BufferEntry::read(entries, at + 1).offset

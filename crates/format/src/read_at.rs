@@ -91,11 +91,47 @@ pub struct ReadWindow<'a, S: ?Sized> {
     source: &'a S,
     /// Where the readable bytes end.
     end: u64,
+    /// What was read with the last batch header. The metadata goes on far behind
+    /// it when there are many columns, and back again.
+    head: Held,
+    /// What was read last elsewhere.
+    near: Held,
+}
+
+/// Bytes held in memory.
+#[derive(Debug, Default)]
+struct Held {
     start: u64,
-    /// The window is the first `filled` bytes. The rest was needed before, and
-    /// is kept so that it is zeroed only once.
+    /// The first `filled` bytes. The rest was needed before, and is kept so that
+    /// it is zeroed only once.
     buffer: Vec<u8>,
     filled: usize,
+}
+
+impl Held {
+    /// Where in the buffer some bytes are, if all of them are.
+    fn find(&self, position: u64, len: usize) -> Option<usize> {
+        position
+            .checked_sub(self.start)
+            .filter(|at| at.saturating_add(len as u64) <= self.filled as u64)
+            .map(|at| at as usize)
+    }
+
+    fn fill(
+        &mut self,
+        source: &(impl ReadAt + ?Sized),
+        position: u64,
+        len: usize,
+    ) -> io::Result<()> {
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        self.filled = 0;
+        source.read_at(position, &mut self.buffer[..len])?;
+        self.start = position;
+        self.filled = len;
+        Ok(())
+    }
 }
 
 impl<'a, S: ReadAt + ?Sized> ReadWindow<'a, S> {
@@ -104,9 +140,8 @@ impl<'a, S: ReadAt + ?Sized> ReadWindow<'a, S> {
         Self {
             source,
             end,
-            start: 0,
-            buffer: Vec::new(),
-            filled: 0,
+            head: Held::default(),
+            near: Held::default(),
         }
     }
 
@@ -121,7 +156,15 @@ impl<'a, S: ReadAt + ?Sized> ReadWindow<'a, S> {
             return Ok(None);
         }
         let len = MAX_HEADER_LEN.min(available as usize);
-        let bytes = self.window(position, len, READ_AHEAD)?;
+        let at = match self.head.find(position, len) {
+            Some(at) => at,
+            None => {
+                let ahead = READ_AHEAD.min(available as usize).max(len);
+                self.head.fill(self.source, position, ahead)?;
+                0
+            }
+        };
+        let bytes = &self.head.buffer[at..at + len];
         if total_len(bytes)? as u64 > available {
             return Ok(None);
         }
@@ -137,35 +180,36 @@ impl<'a, S: ReadAt + ?Sized> ReadWindow<'a, S> {
         self.fetch(start, header.statistics_len)
     }
 
+    /// Makes the next `fetch` of these bytes one without a read. If they are not
+    /// in the window, `ahead` bytes are read from `position` on, for what is
+    /// fetched after them.
+    pub(crate) fn cover(
+        &mut self,
+        position: u64,
+        len: usize,
+        ahead: usize,
+    ) -> Result<(), ReadError> {
+        self.window(position, len, ahead).map(|_| ())
+    }
+
     fn window(&mut self, position: u64, len: usize, ahead: usize) -> Result<&[u8], ReadError> {
-        let inside = position
-            .checked_sub(self.start)
-            .filter(|at| at.saturating_add(len as u64) <= self.filled as u64);
-        let at = match inside {
-            Some(at) => at as usize,
+        if let Some(at) = self.head.find(position, len) {
+            return Ok(&self.head.buffer[at..at + len]);
+        }
+        let at = match self.near.find(position, len) {
+            Some(at) => at,
             None => {
-                self.fill(position, len, ahead)?;
+                let available = self.end.saturating_sub(position);
+                if len as u64 > available {
+                    return Err(past_end(position, len, self.end).into());
+                }
+                // Bounded by `available`: the bytes do exist.
+                let wanted = (len.max(ahead) as u64).min(available) as usize;
+                self.near.fill(self.source, position, wanted)?;
                 0
             }
         };
-        Ok(&self.buffer[at..at + len])
-    }
-
-    fn fill(&mut self, position: u64, len: usize, ahead: usize) -> Result<(), ReadError> {
-        let available = self.end.saturating_sub(position);
-        if len as u64 > available {
-            return Err(past_end(position, len, self.end).into());
-        }
-        let wanted = (len.max(ahead) as u64).min(available) as usize;
-        // Bounded by `available`: the bytes do exist.
-        if self.buffer.len() < wanted {
-            self.buffer.resize(wanted, 0);
-        }
-        self.filled = 0;
-        self.source.read_at(position, &mut self.buffer[..wanted])?;
-        self.start = position;
-        self.filled = wanted;
-        Ok(())
+        Ok(&self.near.buffer[at..at + len])
     }
 }
 
