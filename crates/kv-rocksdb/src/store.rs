@@ -104,7 +104,7 @@ impl KvStore for RocksStore {
             } else {
                 &self.write_at_once
             };
-            let batch = WriteBatch::from_data(&writes.to_write_batch());
+            let batch = WriteBatch::from_data(writes.as_write_batch());
             self.db.write_opt(batch, options).map_err(error::running)?;
         }
         Ok(self.db.latest_sequence_number())
@@ -135,7 +135,7 @@ impl KvStore for RocksStore {
     }
 
     fn statistics(&self) -> StoreStatistics {
-        let level0 = self.db.property_value(&num_files_at_level(0));
+        let level0 = self.db.property_value(num_files_at_level(0));
         StoreStatistics {
             level0_files: level0
                 .ok()

@@ -46,6 +46,15 @@ impl<'a> Known<'a> {
 }
 
 impl Changes {
+    /// No changes, with room for so many, of so many bytes.
+    pub fn with_capacity(count: usize, size_bytes: usize) -> Self {
+        Self {
+            writes: KvWrites::with_capacity(size_bytes),
+            index: HashTable::with_capacity(count),
+            row_delta: 0,
+        }
+    }
+
     /// Stores a row.
     pub fn put(&mut self, hash: u64, key: &[u8], schema_id: i16, row: &[u8]) {
         let at = self.writes.put(key, schema_id, row);
@@ -96,10 +105,40 @@ impl Changes {
         self.row_delta
     }
 
-    /// All changes in order.
-    pub fn writes(&self) -> &KvWrites {
-        &self.writes
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
     }
+
+    /// The last change of every key, in the order of the keys, which is the order in
+    /// which a store finds their places fastest.
+    pub fn to_writes(&self) -> KvWrites {
+        let mut order: Vec<(u64, &ValueAt)> = self
+            .index
+            .iter()
+            .map(|last| (leading_bytes(self.writes.slice(&last.at.key)), &last.at))
+            .collect();
+        order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
+            let key = |at: &ValueAt| self.writes.slice(&at.key);
+            one_leads
+                .cmp(other_leads)
+                .then_with(|| key(one).cmp(key(other)))
+        });
+        let mut writes = KvWrites::with_capacity(self.writes.size_bytes());
+        for (_, at) in order {
+            writes.copy(&self.writes, at);
+        }
+        writes
+    }
+}
+
+/// The first bytes of a key as a number that sorts as they do; shorter keys before
+/// longer ones with the same bytes, or equal.
+fn leading_bytes(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = key.len().min(8);
+    bytes[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(bytes)
 }
 
 /// Changes in the order of the changelog, each with the end offset of its batch.
@@ -260,6 +299,39 @@ mod tests {
         assert_eq!(row(&pending, "a"), Known::Nothing);
         assert!(pending.is_empty());
         assert_eq!(pending.size_bytes(), 0);
+    }
+
+    #[test]
+    fn a_store_gets_the_last_change_of_every_key_in_order() {
+        let pending = Pending::default();
+        let long = "a".repeat(9) + "0";
+        let keys = [
+            ("b", Some("1")),
+            (&long, Some("2")),
+            ("", Some("3")),
+            ("b", None),
+            ("aaaaaaaaa", Some("4")),
+            ("a\0", Some("5")),
+            ("a", Some("6")),
+        ];
+        let writes = changes(&pending, &keys).to_writes();
+        let found: Vec<_> = writes
+            .iter()
+            .map(|(key, value)| (key.to_vec(), value.map(|value| value[2..].to_vec())))
+            .collect();
+        let wanted = [
+            ("", Some("3")),
+            ("a", Some("6")),
+            ("a\0", Some("5")),
+            ("aaaaaaaaa", Some("4")),
+            (&long, Some("2")),
+            ("b", None),
+        ];
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|(key, row)| (key.as_bytes().to_vec(), row.map(|r| r.as_bytes().to_vec())))
+            .collect();
+        assert_eq!(found, wanted);
     }
 
     #[test]

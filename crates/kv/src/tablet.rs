@@ -6,6 +6,8 @@
 //! when it is opened. Opening replays the changelog from where the state file says.
 
 mod opening;
+#[cfg(test)]
+mod tests;
 
 pub use opening::OpeningReport;
 
@@ -279,9 +281,9 @@ impl KvWriter<'_> {
     }
 
     fn apply(&mut self, store: &dyn KvStore, end_offset: i64, changes: &Changes) -> Result<()> {
-        let sequence = match changes.writes().is_empty() {
+        let sequence = match changes.is_empty() {
             true => Ok(store.last_sequence()),
-            false => store.write(changes.writes(), true),
+            false => store.write(&changes.to_writes(), true),
         };
         let sequence = sequence.inspect_err(|_| self.writer.failed = true)?;
         self.writer.row_count += changes.row_delta();
@@ -302,10 +304,11 @@ impl KvWriter<'_> {
             _ => writer.marks.push_back(mark),
         }
         if writer.marks.len() > MARKS_MAX {
-            let mut position = 0;
+            // Every other one, the last among those that stay.
+            let mut stays = writer.marks.len() % 2 == 0;
             writer.marks.retain(|_| {
-                position += 1;
-                position % 2 == 0
+                stays = !stays;
+                stays
             });
         }
     }

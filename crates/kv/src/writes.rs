@@ -37,6 +37,31 @@ impl Default for KvWrites {
 }
 
 impl KvWrites {
+    /// No changes, with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut writes = Vec::with_capacity(bytes.max(HEADER));
+        writes.resize(HEADER, 0);
+        Self {
+            bytes: writes,
+            count: 0,
+        }
+    }
+
+    /// Adds a change of other writes.
+    pub fn copy(&mut self, other: &Self, at: &ValueAt) {
+        match &at.value {
+            None => {
+                self.begin(DELETE, other.slice(&at.key));
+            }
+            Some(value) => {
+                self.begin(PUT, other.slice(&at.key));
+                let value = other.slice(value);
+                self.length(value.len());
+                self.bytes.extend_from_slice(value);
+            }
+        }
+    }
+
     /// Puts the stored value `schema_id · row` (formats.md §5.1).
     pub fn put(&mut self, key: &[u8], schema_id: i16, row: &[u8]) -> ValueAt {
         let key = self.begin(PUT, key);
@@ -60,6 +85,7 @@ impl KvWrites {
 
     fn begin(&mut self, tag: u8, key: &[u8]) -> Range<usize> {
         self.count += 1;
+        self.bytes[8..HEADER].copy_from_slice(&self.count.to_le_bytes());
         self.bytes.push(tag);
         self.length(key.len());
         let start = self.bytes.len();
@@ -100,14 +126,13 @@ impl KvWrites {
     /// Takes all changes out; the memory stays.
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER);
+        self.bytes.fill(0);
         self.count = 0;
     }
 
     /// All changes as a RocksDB write batch.
-    pub fn to_write_batch(&self) -> Vec<u8> {
-        let mut bytes = self.bytes.clone();
-        bytes[8..HEADER].copy_from_slice(&self.count.to_le_bytes());
-        bytes
+    pub fn as_write_batch(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Keys with their values, `None` for a delete, in order.
@@ -174,7 +199,7 @@ mod tests {
         writes.put(b"a", 1, b"x");
         writes.delete(b"b");
         assert_eq!(
-            writes.to_write_batch(),
+            writes.as_write_batch(),
             b"\0\0\0\0\0\0\0\0\x02\0\0\0\x01\x01a\x03\x01\0x\0\x01b"
         );
     }
