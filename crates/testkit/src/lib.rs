@@ -17,7 +17,9 @@
 mod batch;
 mod client;
 pub mod golden;
+mod put_batch;
 mod rows;
+mod rows_client;
 mod server;
 mod shape;
 mod table;
@@ -26,9 +28,11 @@ mod wire;
 
 pub use batch::{BatchBytes, BatchSource};
 pub use client::{Client, Refused};
-pub use rows::{Rows, decode_batches, decode_projected, offsets};
+pub use put_batch::{PutBytes, PutSource};
+pub use rows::{Changes, Rows, decode_batches, decode_changes, decode_projected, offsets};
+pub use rows_client::{Values, lookup_outcome, put_outcome, scanned, stored_values};
 pub use server::{Server, ServerOptions, failed_start};
 pub use shape::describe;
-pub use table::{Table, ab, log_table, path, spec};
+pub use table::{Table, ab, keyed_ab, keyed_table, log_table, path, spec};
 pub use wait::{PATIENCE, until};
 pub use wire::{Answer, Wire};

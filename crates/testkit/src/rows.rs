@@ -34,6 +34,35 @@ pub fn decode_batches(records: &Bytes, schema: &Schema, format: LogFormat) -> Ro
         .collect()
 }
 
+/// Rows with their offsets and change types (0 +A, 1 +I, 2 -U, 3 +U, 4 -D).
+pub type Changes = Vec<(i64, u8, Vec<Value<'static>>)>;
+
+/// Changes of whole batches of one schema. Batches without records are left out.
+///
+/// # Panics
+/// If they are damaged, or not of the schema.
+pub fn decode_changes(records: &Bytes, schema: &Schema, format: LogFormat) -> Changes {
+    let decoder = ArrowBatchDecoder::new(schema, Columns::All).expect("columns");
+    let mut changes = Changes::new();
+    for batch in whole(records) {
+        batch.verify_crc().expect("an undamaged batch");
+        if batch.header().record_count == 0 {
+            continue;
+        }
+        let decoded = match RowFormat::of_log(format) {
+            Some(format) => row_batch::decode_rows(batch.bytes(), format, schema),
+            None => decoder.decode_batch(&batch),
+        };
+        let decoded = decoded.expect("a batch of the schema");
+        let types = decoded.change_types.clone();
+        for (at, (offset, row)) in rows_of(&decoded, schema).into_iter().enumerate() {
+            let change_type = types.as_ref().map_or(0, |types| types[at]);
+            changes.push((offset, change_type, row));
+        }
+    }
+    changes
+}
+
 /// Rows of batches that the server projected to these columns of the schema.
 ///
 /// # Panics

@@ -62,6 +62,33 @@ pub fn log_table(columns: &[(&str, TypeKind)], buckets: i32) -> TableDescriptor 
     TableDescriptor::new(schema).distributed_by(buckets, Vec::<String>::new())
 }
 
+/// A primary-key table with the columns `a INT` (the key) and `b STRING`.
+///
+/// # Panics
+/// Never: the columns are a schema.
+pub fn keyed_ab(buckets: i32) -> TableDescriptor {
+    keyed_table(
+        &[("a", TypeKind::Int), ("b", TypeKind::String)],
+        &["a"],
+        buckets,
+    )
+}
+
+/// A primary-key table whose columns are nullable but for the key.
+///
+/// # Panics
+/// If the columns are no schema.
+pub fn keyed_table(columns: &[(&str, TypeKind)], key: &[&str], buckets: i32) -> TableDescriptor {
+    let columns = columns.iter().map(|(name, kind)| {
+        let nullable = !key.contains(name);
+        let kind = kind.clone();
+        (*name, DataType { kind, nullable })
+    });
+    let schema = Schema::builder().columns(columns).primary_key(key.to_vec());
+    let schema = schema.build().expect("a schema");
+    TableDescriptor::new(schema).distributed_by(buckets, Vec::<String>::new())
+}
+
 impl Table {
     /// Its name on the wire.
     pub fn path(&self) -> pb::PbTablePath {

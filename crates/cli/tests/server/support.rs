@@ -2,9 +2,10 @@
 
 use mainstem_format::Value;
 use mainstem_testkit::{
-    BatchBytes, Client, Rows, Server, ServerOptions, Table, ab, decode_batches,
+    BatchBytes, Changes, Client, Rows, Server, ServerOptions, Table, ab, decode_batches,
+    decode_changes,
 };
-use mainstem_types::LogFormat;
+use mainstem_types::{LogFormat, TableDescriptor};
 
 /// Options for the executable under test, with everything durable.
 pub fn durable() -> ServerOptions {
@@ -22,6 +23,14 @@ pub fn server_with_table(options: &ServerOptions, buckets: i32) -> (Server, Clie
     let server = options.start();
     let mut client = server.client();
     let table = client.create_table("fluss.t", &ab(buckets));
+    (server, client, table)
+}
+
+/// A server with a table `fluss.t`.
+pub fn server_with(descriptor: &TableDescriptor) -> (Server, Client, Table) {
+    let server = quick().start();
+    let mut client = server.client();
+    let table = client.create_table("fluss.t", descriptor);
     (server, client, table)
 }
 
@@ -78,6 +87,35 @@ pub fn all_rows(client: &mut Client, table: &Table, bucket: i32) -> Rows {
         next = rows.last().map_or(end, |(offset, _)| offset + 1);
     }
     rows
+}
+
+/// Changes of a bucket of a plain table from an offset on, whose records are all
+/// of its newest schema.
+pub fn changes(client: &mut Client, table: &Table, bucket: i32, from: i64) -> Changes {
+    let end = client.end(table, bucket);
+    let format = table.descriptor.log_format().expect("a format");
+    let mut changes = Changes::new();
+    let mut next = from;
+    while next < end {
+        let entry = client
+            .fetch_one(&table.fetch([(bucket, next)]))
+            .expect("readable");
+        let records = entry.records.expect("records");
+        let read = decode_changes(&records, table.schema(), format);
+        changes.extend(read.into_iter().filter(|(offset, ..)| *offset >= next));
+        let bounds = mainstem_testkit::offsets(&records);
+        next = bounds.last().expect("a batch").1;
+    }
+    changes
+}
+
+/// Change types of a changelog with the last column of their rows.
+pub fn brief(changes: &Changes) -> Vec<(&'static str, Value<'static>)> {
+    let name = |change_type: u8| ["+A", "+I", "-U", "+U", "-D"][usize::from(change_type)];
+    changes
+        .iter()
+        .map(|(_, change_type, row)| (name(*change_type), row.last().expect("a column").clone()))
+        .collect()
 }
 
 /// Values of their first column.

@@ -21,6 +21,9 @@ impl TabletService {
             Ok(request) => request,
             Err(refusal) => return Reply::Now(refusal.into()),
         };
+        if let Err(refusal) = check_not_mixed(&request) {
+            return Reply::Now(refusal.into());
+        }
         if request.insert_if_not_exists == Some(true) {
             return self.lookup_or_insert(api_version, request);
         }
@@ -76,6 +79,20 @@ impl TabletService {
             self.metrics.looked_up(replica.metrics());
         }
         Ok(values)
+    }
+}
+
+/// All entries are of partitions that have expired, or none is.
+fn check_not_mixed(request: &pb::LookupRequest) -> Result<(), Refusal> {
+    let named = |entry: &pb::PbLookupReqForBucket| entry.original_partition_name.is_some();
+    let mut entries = request.buckets_req.iter().map(named);
+    let first = entries.next();
+    match entries.all(|named| Some(named) == first) {
+        true => Ok(()),
+        false => {
+            let message = "either all entries or none may name an expired partition";
+            Err(Refusal::new(-1, message))
+        }
     }
 }
 

@@ -9,7 +9,10 @@ use mainstem_protocol::messages as pb;
 use mainstem_types::TableBucket;
 
 use super::write::{Written, answer_when_committed, check_acks, last_of_each_bucket};
-use super::{Refusal, TabletService, off_the_runtime, request, success, table_bucket};
+use super::{
+    Refusal, TabletService, check_key_version, check_not_historical, off_the_runtime, request,
+    success, table_bucket,
+};
 use crate::replica::{AppendOutcome, Replica};
 
 /// `agg_mode` that puts the merge engine aside.
@@ -83,7 +86,8 @@ impl TabletService {
     ) -> Result<(AppendOutcome, Arc<Replica>), Refusal> {
         check_acks(put.acks)?;
         let replica = self.replica(bucket, entry.routing_bucket_count)?;
-        super::check_key_version(&replica, put.api_version)?;
+        check_not_historical(entry.original_partition_name.as_deref())?;
+        check_key_version(&replica, put.api_version)?;
         // Taken, so that the request's memory is free while it waits.
         let records = entry.records.take().unwrap_or_default();
         let bytes = records.len() as u64;
@@ -112,6 +116,7 @@ impl TabletService {
             partition_id: entry.partition_id,
             bucket_id: entry.bucket_id,
             pressure: pressure.filter(|pressure| *pressure > 0.0),
+            original_partition_name: entry.original_partition_name.clone(),
             ..pb::PbPutKvRespForBucket::default()
         };
         match outcome {

@@ -13,6 +13,7 @@ use prost::Message;
 
 use super::expected::{AFTER_DROP, AFTER_PARTITION};
 use super::requests::{body_for, subject};
+use super::rows::Scans;
 use crate::support::quick;
 
 const JAAS: &str =
@@ -25,11 +26,12 @@ pub const UNKNOWN: i64 = 1_000_000;
 pub struct Cluster {
     server: Server,
     client: RefCell<Client>,
-    recorded: Vec<RecordedTable>,
+    pub(super) recorded: Vec<RecordedTable>,
     /// Recorded table id to the one here; a table that was made anew has another.
-    tables: HashMap<i64, i64>,
+    pub(super) tables: HashMap<i64, i64>,
     /// Recorded table and partition id to the partition id here.
     partitions: HashMap<(i64, i64), i64>,
+    pub(super) scans: Scans,
 }
 
 /// Fluss-rs sends an empty token after its login, as the reference asks it to.
@@ -48,7 +50,9 @@ impl Cluster {
         if name == 'b' {
             options = options
                 .with("max.bucket.num", "24")
-                .with("max.partition.num", "5");
+                .with("max.partition.num", "5")
+                // The second scan of a bucket was not recorded.
+                .with("kv.scanner.max-per-bucket", "1");
         }
         let server = options.start();
         let recorded: Vec<_> = golden::tables()
@@ -61,6 +65,7 @@ impl Cluster {
             recorded,
             tables: HashMap::new(),
             partitions: HashMap::new(),
+            scans: Scans::new(),
         };
         for at in 0..cluster.recorded.len() {
             cluster.create(at, &[]);
@@ -114,7 +119,7 @@ impl Cluster {
             .map(|(_, here)| *here)
     }
 
-    fn client(&self) -> std::cell::RefMut<'_, Client> {
+    pub(super) fn client(&self) -> std::cell::RefMut<'_, Client> {
         self.client.borrow_mut()
     }
 
@@ -226,6 +231,13 @@ impl Cluster {
         }
     }
 
+    /// Makes a recorded table anew, without rows if it has a primary key.
+    pub(super) fn recreate(&mut self, at: usize) {
+        let name = self.recorded[at].name.clone();
+        self.drop_table(&name);
+        self.create(at, &[]);
+    }
+
     /// Columns of the last schema that the first one lacks.
     fn add_columns(&self, table: &RecordedTable) {
         let columns =
@@ -288,6 +300,10 @@ impl Cluster {
         if key == ApiKey::ProduceLog && exchange.kind == Kind::Ok {
             self.catch_up_writers(exchange);
         }
+        if key == ApiKey::PutKv && exchange.kind == Kind::Ok {
+            self.catch_up_puts(exchange);
+        }
+        self.prepare_rows(exchange, key);
         if let Some(database) = &subject.database {
             self.prepare_database(exchange, key, database, code);
         }

@@ -50,10 +50,18 @@ pub fn lines(key: ApiKey, body: Bytes) -> Vec<(String, String)> {
         ListOffsets => ListOffsetsResponse,
         LimitScan => LimitScanResponse,
         GetTableStats => GetTableStatsResponse,
+        PutKv => PutKvResponse,
+        Lookup => LookupResponse,
+        PrefixLookup => PrefixLookupResponse,
+        ScanKv => ScanKvResponse,
         InitWriter => InitWriterResponse,
         Authenticate => AuthenticateResponse,
         GetLatestKvSnapshots => GetLatestKvSnapshotsResponse,
         ListKvSnapshots => ListKvSnapshotsResponse,
+        GetKvSnapshotMetadata => GetKvSnapshotMetadataResponse,
+        AcquireKvSnapshotLease => AcquireKvSnapshotLeaseResponse,
+        ReleaseKvSnapshotLease => ReleaseKvSnapshotLeaseResponse,
+        DropKvSnapshotLease => DropKvSnapshotLeaseResponse,
         ListRemoteLogManifests => ListRemoteLogManifestsResponse,
         GetFilesystemSecurityToken => GetFileSystemSecurityTokenResponse,
         GetLakeSnapshot => GetLakeSnapshotResponse,
@@ -105,6 +113,59 @@ pub fn body_for(cluster: &Cluster, exchange: &Exchange, key: ApiKey) -> Bytes {
             let recorded = cluster.map_table(&mut request.table_id);
             for entry in &mut request.buckets_req {
                 cluster.map_partition(recorded, &mut entry.partition_id);
+            }
+            encoded(&request)
+        }
+        ApiKey::PutKv => {
+            let mut request = PutKvRequest::decode(body).expect("a request");
+            let recorded = cluster.map_table(&mut request.table_id);
+            for entry in &mut request.buckets_req {
+                cluster.map_partition(recorded, &mut entry.partition_id);
+            }
+            encoded(&request)
+        }
+        ApiKey::Lookup => {
+            let mut request = LookupRequest::decode(body).expect("a request");
+            let recorded = cluster.map_table(&mut request.table_id);
+            for entry in &mut request.buckets_req {
+                cluster.map_partition(recorded, &mut entry.partition_id);
+            }
+            encoded(&request)
+        }
+        ApiKey::PrefixLookup => {
+            let mut request = PrefixLookupRequest::decode(body).expect("a request");
+            let recorded = cluster.map_table(&mut request.table_id);
+            for entry in &mut request.buckets_req {
+                cluster.map_partition(recorded, &mut entry.partition_id);
+            }
+            encoded(&request)
+        }
+        ApiKey::ScanKv => {
+            let mut request = ScanKvRequest::decode(body).expect("a request");
+            if let Some(opening) = &mut request.bucket_scan_req {
+                let recorded = cluster.map_table(&mut opening.table_id);
+                cluster.map_partition(recorded, &mut opening.partition_id);
+            }
+            if let Some(id) = &mut request.scanner_id
+                && let Some((here, _)) = cluster.scans.get(id)
+            {
+                *id = here.clone();
+            }
+            encoded(&request)
+        }
+        ApiKey::GetKvSnapshotMetadata => {
+            let mut request = GetKvSnapshotMetadataRequest::decode(body).expect("a request");
+            let recorded = cluster.map_table(&mut request.table_id);
+            cluster.map_partition(recorded, &mut request.partition_id);
+            encoded(&request)
+        }
+        ApiKey::AcquireKvSnapshotLease => {
+            let mut request = AcquireKvSnapshotLeaseRequest::decode(body).expect("a request");
+            for table in &mut request.snapshots_to_lease {
+                let recorded = cluster.map_table(&mut table.table_id);
+                for bucket in &mut table.bucket_snapshots {
+                    cluster.map_partition(recorded, &mut bucket.partition_id);
+                }
             }
             encoded(&request)
         }
