@@ -116,6 +116,11 @@ impl KvBatch {
         self.record_count
     }
 
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The records in order.
     pub fn records(&self) -> impl Iterator<Item = KvRecord<'_>> {
         let mut reader = ByteReader::new(&self.bytes[HEADER_BYTES..]);

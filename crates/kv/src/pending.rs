@@ -105,6 +105,11 @@ impl Changes {
         self.row_delta
     }
 
+    /// Bytes held, about.
+    pub fn size_bytes(&self) -> usize {
+        self.writes.size_bytes()
+    }
+
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()

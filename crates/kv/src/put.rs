@@ -4,15 +4,21 @@
 //! Nothing is applied here. The caller appends the changelog and then applies the
 //! changes; if the log refuses, both are dropped.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use mainstem_format::value_batch::split_stored_value;
-use mainstem_format::{KvBatch, Value};
+use mainstem_format::{KvBatch, KvRecord, Value};
 use mainstem_types::{ChangelogImage, DeleteBehavior};
 
 use crate::auto_increment::Numbers;
 use crate::changelog::{ChangeType, ChangelogBuilder};
 use crate::pending::{Changes, Known, Pending};
 use crate::{KvError, KvStore, KvTable, Merged, Reach, Result, RowMerger};
+
+/// Bytes of old rows, and of new ones, that a batch may come to: a small record may
+/// change a large row, and aggregate to a larger one each time.
+const CHANGES_BYTES_MAX: usize = 256 << 20;
 
 /// What a request asks for besides the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +47,12 @@ pub(crate) struct Stored<'a> {
     pub store: &'a dyn KvStore,
 }
 
+/// A record of the batch, with the hash of its key.
+struct Keyed<'b> {
+    hash: u64,
+    record: KvRecord<'b>,
+}
+
 /// Works out what a batch does.
 ///
 /// # Errors
@@ -50,7 +62,7 @@ pub(crate) fn prepare(
     stored: &Stored<'_>,
     batch: &KvBatch,
     mode: PutMode<'_>,
-    mut numbers: Option<Numbers<'_>>,
+    numbers: Option<Numbers<'_>>,
 ) -> Result<Prepared> {
     let schema_id = batch.schema_id();
     table.schema(schema_id)?;
@@ -59,32 +71,53 @@ pub(crate) fn prepare(
         true => DeleteBehavior::Allow,
         false => table.deletes(),
     };
-    // Such a put need not know what it replaces, and its changelog does not say.
+    // Such upserts need not know what they replace, and the changelog does not say.
     let blind = table.image() == ChangelogImage::Wal
         && table.auto_increment().is_none()
         && merger.is_plain();
-    let old = match blind {
-        true => OldRows::default(),
-        false => OldRows::look_up(stored, batch)?,
-    };
+    let mut records = Vec::with_capacity(batch.record_count());
+    for record in batch.records() {
+        match (record.row, deletes) {
+            (None, DeleteBehavior::Ignore) => continue,
+            (None, DeleteBehavior::Disable) => return Err(KvError::DeletionDisabled),
+            _ => {}
+        }
+        records.push(Keyed {
+            hash: stored.pending.hash(record.key),
+            record,
+        });
+    }
+    let old = OldRows::look_up(stored, &records, blind)?;
     let mut put = Put {
         table,
         merger: &*merger,
         schema_id,
+        numbers,
         changelog: table.builder(batch.writer_id(), batch.batch_sequence())?,
-        changes: Changes::default(),
+        changes: Changes::with_capacity(records.len(), batch.size_bytes()),
         record_count: 0,
         scratch: Vec::new(),
+        values: Vec::new(),
     };
-    for (position, record) in batch.records().enumerate() {
-        let hash = stored.pending.hash(record.key);
-        match (record.row, deletes) {
-            (None, DeleteBehavior::Ignore) => {}
-            (None, DeleteBehavior::Disable) => return Err(KvError::DeletionDisabled),
-            (Some(row), _) if blind => put.replace(hash, record.key, row)?,
-            (row, _) => {
-                put.record(hash, record.key, row, old.get(position), &mut numbers)?;
+    let mut sent = Vec::new();
+    for (position, Keyed { hash, record }) in records.iter().enumerate() {
+        let key = Key {
+            hash: *hash,
+            bytes: record.key,
+        };
+        if let Some(row) = record.row {
+            table.decode_into(schema_id, row, &mut sent)?;
+        }
+        match record.row {
+            Some(row) if blind => {
+                put.log(ChangeType::UpdateAfter, &sent)?;
+                put.changes.put(key.hash, key.bytes, schema_id, row);
             }
+            row => put.record(key, row.map(|row| (row, &mut sent)), old.get(position))?,
+        }
+        // Each change may be as large as the largest row, however small its record.
+        if put.changes.size_bytes() > CHANGES_BYTES_MAX {
+            return Err(too_large());
         }
     }
     let (changelog, builder) =
@@ -100,8 +133,13 @@ pub(crate) fn prepare(
     })
 }
 
-/// The stored rows of all keys of a batch, looked up at once.
-#[derive(Default)]
+fn too_large() -> KvError {
+    KvError::Corrupt(format!(
+        "the rows that the batch changes have more than {CHANGES_BYTES_MAX} bytes"
+    ))
+}
+
+/// The stored rows of the keys of a batch, looked up at once.
 struct OldRows<'p> {
     rows: Vec<OldRow<'p>>,
     /// Copies of what the store has.
@@ -112,20 +150,19 @@ struct OldRows<'p> {
 enum OldRow<'p> {
     None,
     Pending(&'p [u8]),
-    Copied(std::ops::Range<usize>),
+    Copied(Range<usize>),
 }
 
 impl<'p> OldRows<'p> {
-    fn look_up(stored: &Stored<'p>, batch: &KvBatch) -> Result<Self> {
-        let mut rows = Vec::with_capacity(batch.record_count());
-        let mut asked: Vec<&[u8]> = Vec::with_capacity(batch.record_count());
-        let mut positions = Vec::with_capacity(batch.record_count());
-        for record in batch.records() {
-            let known = match stored.pending.is_empty() {
-                true => Known::Nothing,
-                false => stored
-                    .pending
-                    .get(stored.pending.hash(record.key), record.key),
+    /// `deletes_only` if what upserts replace does not matter.
+    fn look_up(stored: &Stored<'p>, records: &[Keyed<'_>], deletes_only: bool) -> Result<Self> {
+        let mut rows = Vec::with_capacity(records.len());
+        let mut asked: Vec<&[u8]> = Vec::with_capacity(records.len());
+        let mut positions = Vec::with_capacity(records.len());
+        for Keyed { hash, record } in records {
+            let known = match deletes_only && record.row.is_some() {
+                true => Known::Deleted,
+                false => stored.pending.get(*hash, record.key),
             };
             if known == Known::Nothing {
                 positions.push(rows.len());
@@ -134,21 +171,27 @@ impl<'p> OldRows<'p> {
             rows.push(known.value().map_or(OldRow::None, OldRow::Pending));
         }
         let mut copies = Vec::new();
-        stored
-            .store
-            .multi_get(&asked, Reach::Disk, &mut |index, value| {
-                if let Some(value) = value {
-                    let start = copies.len();
-                    copies.extend_from_slice(value);
-                    rows[positions[index]] = OldRow::Copied(start..copies.len());
-                }
-            })?;
-        Ok(Self { rows, copies })
+        let mut visit = |index: usize, value: Option<&[u8]>| {
+            if let Some(value) = value
+                && copies.len() <= CHANGES_BYTES_MAX
+            {
+                let start = copies.len();
+                copies.extend_from_slice(value);
+                rows[positions[index]] = OldRow::Copied(start..copies.len());
+            }
+        };
+        if !asked.is_empty() {
+            stored.store.multi_get(&asked, Reach::Disk, &mut visit)?;
+        }
+        match copies.len() > CHANGES_BYTES_MAX {
+            true => Err(too_large()),
+            false => Ok(Self { rows, copies }),
+        }
     }
 
     /// The row of the record at a position.
     fn get(&self, position: usize) -> Option<&[u8]> {
-        match self.rows.get(position)? {
+        match &self.rows[position] {
             OldRow::None => None,
             OldRow::Pending(value) => Some(value),
             OldRow::Copied(range) => Some(&self.copies[range.clone()]),
@@ -156,14 +199,26 @@ impl<'p> OldRows<'p> {
     }
 }
 
+#[derive(Clone, Copy)]
+struct Key<'b> {
+    hash: u64,
+    bytes: &'b [u8],
+}
+
+/// A row that was sent: its bytes, and its values.
+type Sent<'s, 'b> = (&'b [u8], &'s mut Vec<Value<'b>>);
+
 struct Put<'a> {
     table: &'a KvTable,
     merger: &'a dyn RowMerger,
     schema_id: i16,
+    numbers: Option<Numbers<'a>>,
     changelog: ChangelogBuilder,
     changes: Changes,
     record_count: u64,
     scratch: Vec<u8>,
+    /// Empty; its memory is that of the values of old rows.
+    values: Vec<Value<'static>>,
 }
 
 impl Put<'_> {
@@ -172,103 +227,108 @@ impl Put<'_> {
         self.changelog.append(self.table, change, row)
     }
 
-    /// An upsert that does not look at the row before.
-    fn replace(&mut self, hash: u64, key: &[u8], row: &[u8]) -> Result<()> {
-        let values = self.table.decode(self.schema_id, row)?;
-        self.log(ChangeType::UpdateAfter, &values)?;
-        self.changes.put(hash, key, self.schema_id, row);
-        Ok(())
-    }
-
-    /// One record; `old` is the stored row, unless this batch changed it.
+    /// One record, `sent` or a delete; `stored` is the stored row, unless this batch
+    /// changed it.
     fn record(
         &mut self,
-        hash: u64,
-        key: &[u8],
-        row: Option<&[u8]>,
-        old: Option<&[u8]>,
-        numbers: &mut Option<Numbers<'_>>,
+        key: Key<'_>,
+        sent: Option<Sent<'_, '_>>,
+        stored: Option<&[u8]>,
     ) -> Result<()> {
         let changed;
-        let old = match self.changes.get(hash, key) {
-            Known::Nothing => old,
+        let stored = match self.changes.get(key.hash, key.bytes) {
+            Known::Nothing => stored,
             Known::Deleted => None,
             Known::Value(value) => {
                 changed = value.to_vec();
                 Some(changed.as_slice())
             }
         };
-        let old = match old {
-            Some(value) => Some(self.decode_stored(value)?),
-            None => None,
+        let Some(stored) = stored else {
+            return match sent {
+                Some((row, values)) => self.insert(key, row, values),
+                None => Ok(()),
+            };
         };
-        match (row, &old) {
-            (None, None) => Ok(()),
-            (None, Some(old)) => self.delete(hash, key, old),
-            (Some(row), None) => self.insert(hash, key, row, numbers),
-            (Some(row), Some(old)) => self.update(hash, key, row, old),
+        let mut old = recycled(std::mem::take(&mut self.values));
+        self.decode_stored(stored, &mut old)?;
+        match sent {
+            Some((row, values)) => self.update(key, row, values, &old)?,
+            None => self.delete(key, &old)?,
         }
+        self.values = recycled(old);
+        Ok(())
     }
 
-    fn decode_stored<'v>(&self, value: &'v [u8]) -> Result<Vec<Value<'v>>> {
+    fn decode_stored<'v>(&self, value: &'v [u8], values: &mut Vec<Value<'v>>) -> Result<()> {
         let damaged = |error: &dyn std::fmt::Display| KvError::Damaged(error.to_string());
         let (schema_id, row) = split_stored_value(value).map_err(|error| damaged(&error))?;
-        self.table
-            .decode(schema_id, row)
-            .map_err(|error| damaged(&error))
+        let decoded = self.table.decode_into(schema_id, row, values);
+        decoded.map_err(|error| match error {
+            // Another put knew the table better already.
+            KvError::UnknownSchema { latest, .. } if schema_id > latest => {
+                KvError::Storage(format!("schema {schema_id} is not known here yet"))
+            }
+            error => damaged(&error),
+        })
     }
 
-    fn insert(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        row: &[u8],
-        numbers: &mut Option<Numbers<'_>>,
-    ) -> Result<()> {
-        let sent = self.table.decode(self.schema_id, row)?;
-        let merged = self.merger.upsert(None, &sent)?;
-        let (mut values, mut as_sent) = match merged {
+    fn insert<'v>(&mut self, key: Key<'_>, row: &[u8], sent: &mut Vec<Value<'v>>) -> Result<()> {
+        let mut as_sent = Some(row);
+        match self.merger.upsert(None, sent)? {
             Merged::Unchanged | Merged::Removed => return Ok(()),
-            Merged::AsSent => (sent, true),
-            Merged::Row(values) => (values, false),
-        };
-        if let Some(numbers) = numbers {
-            let column = numbers.column;
-            values[column.position] = column.value(numbers.next()?);
-            as_sent = false;
+            Merged::AsSent => {}
+            Merged::Row(values) => {
+                as_sent = None;
+                *sent = values;
+            }
         }
-        self.log(ChangeType::Insert, &values)?;
+        if let Some(numbers) = &mut self.numbers {
+            let column = numbers.column;
+            sent[column.position] = column.value(numbers.next()?);
+            as_sent = None;
+        }
+        self.log(ChangeType::Insert, sent)?;
         self.changes.count_row(1);
-        self.store(hash, key, &values, as_sent.then_some(row))
+        self.store(key, sent, as_sent)
     }
 
-    fn update(&mut self, hash: u64, key: &[u8], row: &[u8], old: &[Value<'_>]) -> Result<()> {
-        let sent = self.table.decode(self.schema_id, row)?;
-        let (values, as_sent) = match self.merger.upsert(Some(old), &sent)? {
-            Merged::Unchanged => return Ok(()),
-            Merged::Removed => return self.remove(hash, key, old),
-            Merged::AsSent => (sent, true),
-            Merged::Row(values) => (values, false),
-        };
-        self.log_update(old, &values)?;
-        self.store(hash, key, &values, as_sent.then_some(row))
-    }
-
-    fn delete(&mut self, hash: u64, key: &[u8], old: &[Value<'_>]) -> Result<()> {
-        match self.merger.delete(old)? {
-            Merged::Unchanged | Merged::AsSent => Ok(()),
-            Merged::Removed => self.remove(hash, key, old),
+    fn update(
+        &mut self,
+        key: Key<'_>,
+        row: &[u8],
+        sent: &[Value<'_>],
+        old: &[Value<'_>],
+    ) -> Result<()> {
+        match self.merger.upsert(Some(old), sent)? {
+            Merged::Unchanged => Ok(()),
+            Merged::Removed => self.remove(key, old),
+            Merged::AsSent => {
+                self.log_update(old, sent)?;
+                self.store(key, sent, Some(row))
+            }
             Merged::Row(values) => {
                 self.log_update(old, &values)?;
-                self.store(hash, key, &values, None)
+                self.store(key, &values, None)
             }
         }
     }
 
-    fn remove(&mut self, hash: u64, key: &[u8], old: &[Value<'_>]) -> Result<()> {
+    fn delete(&mut self, key: Key<'_>, old: &[Value<'_>]) -> Result<()> {
+        match self.merger.delete(old)? {
+            Merged::Unchanged | Merged::AsSent => Ok(()),
+            Merged::Removed => self.remove(key, old),
+            Merged::Row(values) => {
+                self.log_update(old, &values)?;
+                self.store(key, &values, None)
+            }
+        }
+    }
+
+    fn remove(&mut self, key: Key<'_>, old: &[Value<'_>]) -> Result<()> {
         self.log(ChangeType::Delete, old)?;
         self.changes.count_row(-1);
-        self.changes.delete(hash, key);
+        self.changes.delete(key.hash, key.bytes);
         Ok(())
     }
 
@@ -281,21 +341,23 @@ impl Put<'_> {
 
     /// Stores a row: the bytes that were sent, with their schema, or the values with
     /// the latest one.
-    fn store(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        values: &[Value<'_>],
-        sent: Option<&[u8]>,
-    ) -> Result<()> {
-        if let Some(row) = sent {
-            self.changes.put(hash, key, self.schema_id, row);
-            return Ok(());
-        }
-        self.scratch.clear();
-        self.table.encode(values, &mut self.scratch)?;
-        self.changes
-            .put(hash, key, self.table.latest_schema_id(), &self.scratch);
+    fn store(&mut self, key: Key<'_>, values: &[Value<'_>], sent: Option<&[u8]>) -> Result<()> {
+        let (schema_id, row) = match sent {
+            Some(row) => (self.schema_id, row),
+            None => {
+                self.scratch.clear();
+                self.table.encode(values, &mut self.scratch)?;
+                (self.table.latest_schema_id(), self.scratch.as_slice())
+            }
+        };
+        self.changes.put(key.hash, key.bytes, schema_id, row);
         Ok(())
     }
+}
+
+/// The memory of a list of values, for others.
+fn recycled<'b>(mut values: Vec<Value<'_>>) -> Vec<Value<'b>> {
+    values.clear();
+    // The library collects into the memory it takes from.
+    values.into_iter().map(|_| Value::Null).collect()
 }
