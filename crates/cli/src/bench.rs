@@ -31,9 +31,11 @@ mod read;
 mod report;
 mod restart;
 mod server;
+mod settle;
 mod skew;
 mod stage;
 mod table;
+mod tablets;
 mod upsert;
 mod wire;
 
@@ -68,7 +70,11 @@ pub enum BenchCommand {
     Upsert(Measurement<upsert::UpsertArguments>),
     /// Look up rows of a primary-key table.
     Lookup(Measurement<lookup::LookupArguments>),
-    /// Everything above; prints the summary of docs/benchmarks.md.
+    /// Buckets of primary-key tables that nobody uses, and their way back.
+    Tablets(Measurement<tablets::TabletsArguments>),
+    /// Room and waits of many rows in a primary-key table; takes minutes.
+    Settle(Measurement<settle::SettleArguments>),
+    /// Everything above but settle; prints the summary of docs/benchmarks.md.
     All(CommonArguments),
     /// The floor program, which the others start.
     Floor(floor::FloorArguments),
@@ -107,6 +113,8 @@ pub fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::Skew(measurement) => measure(&measurement),
         BenchCommand::Upsert(measurement) => measure(&measurement),
         BenchCommand::Lookup(measurement) => measure(&measurement),
+        BenchCommand::Tablets(measurement) => measure(&measurement),
+        BenchCommand::Settle(measurement) => measure(&measurement),
         BenchCommand::All(common) => all(&common),
     }
 }
@@ -120,7 +128,7 @@ fn measure<W: Args + Workload>(measurement: &Measurement<W>) -> Result<()> {
 }
 
 fn all(common: &CommonArguments) -> Result<()> {
-    let workloads: [(&str, Box<dyn Workload>); 10] = [
+    let workloads: [(&str, Box<dyn Workload>); 11] = [
         ("append", Box::new(defaults::<append::AppendArguments>()?)),
         ("read", Box::new(defaults::<read::ReadArguments>()?)),
         (
@@ -140,6 +148,10 @@ fn all(common: &CommonArguments) -> Result<()> {
         ("skew", Box::new(defaults::<skew::SkewArguments>()?)),
         ("upsert", Box::new(defaults::<upsert::UpsertArguments>()?)),
         ("lookup", Box::new(defaults::<lookup::LookupArguments>()?)),
+        (
+            "tablets",
+            Box::new(defaults::<tablets::TabletsArguments>()?),
+        ),
     ];
     // Once: afterwards this thread may use one core only.
     let cores = Cores::choose(common.unpinned)?;

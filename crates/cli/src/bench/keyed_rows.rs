@@ -17,6 +17,7 @@ const TIMEOUT_MS: i32 = 30_000;
 /// Makes rows and batches.
 pub struct KeyedRows {
     schema: Schema,
+    name_bytes: usize,
 }
 
 impl KeyedRows {
@@ -29,7 +30,16 @@ impl KeyedRows {
             .column("name", DataType::nullable(TypeKind::String))
             .primary_key(["id"])
             .build()?;
-        Ok(Self { schema })
+        Ok(Self {
+            schema,
+            name_bytes: 10,
+        })
+    }
+
+    /// The same with names of another length.
+    pub fn with_names_of(mut self, bytes: usize) -> Self {
+        self.name_bytes = bytes;
+        self
     }
 
     /// The table, with the options that a user gets who sets none.
@@ -50,7 +60,13 @@ impl KeyedRows {
     /// The encoded row; another one for every version.
     pub fn row(&self, id: u64, version: u64, out: &mut Vec<u8>) -> Result<()> {
         let mixed = (id ^ version.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let name = format!("{:010}", mixed % 10_000_000_000);
+        let mut name = String::with_capacity(self.name_bytes + 16);
+        let mut more = mixed;
+        while name.len() < self.name_bytes {
+            name.push_str(&format!("{more:016x}"));
+            more = more.wrapping_mul(0xd134_2543_de82_ef95).rotate_left(29);
+        }
+        name.truncate(self.name_bytes);
         let values = [
             Value::BigInt(id as i64),
             Value::Int((mixed >> 40) as i32),

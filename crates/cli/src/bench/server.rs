@@ -98,6 +98,11 @@ impl ServerProcess {
         self.address
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU seconds since its start.
     pub fn cpu_seconds(&self) -> Result<f64> {
         cpu::cpu_seconds(self.child.id())
