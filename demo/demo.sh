@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The main job on real data: a log table is made from a file, loaded, followed
-# while more arrives, projected and filtered, and survives a kill -9 in the
-# middle of a load. Every count is checked: status 1 if one is wrong.
+# while more arrives, projected and filtered; a table whose rows change lives
+# through a day, followed as changes and looked up; and everything survives a
+# kill -9 in the middle of a load. Every count is checked: status 1 if one is wrong.
 #
 #   make demo
 #   MAINSTEM_BIN=path/to/mainstem demo/demo.sh
@@ -19,6 +20,8 @@ readonly FLIGHTS=336776 WEATHER=26115 PLANES=3322
 readonly FIRST_PART=109119 TWO_PARTS=224910
 readonly LATE_IN_PART_2=13  # departures in part 2 that were over ten hours late
 readonly VERY_LATE=610      # departures of the year that were over five hours late
+# The 8th of February, when the blizzard Nemo came: flights, and what became of them.
+readonly DAY=930 DEPARTED=458 ARRIVED=456 CANCELLED=472
 
 bold='' dim='' green='' red='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -38,10 +41,11 @@ show() {
     printf '%s' "$green"
     for word in "$@"; do
         case $word in
+            *\'*) word="\"$word\"" ;;
             *[\ \>\<\"]*) word="'$word'" ;;
             *) word=${word/#$data\//demo/data/} ;;
         esac
-        if [ $((${#line} + ${#word})) -gt 96 ] && [[ $word != \'* ]]; then
+        if [ $((${#line} + ${#word})) -gt 96 ] && [[ $word != [\'\"]* ]]; then
             printf '%s \\\n' "$line"
             line='   '
         fi
@@ -156,7 +160,74 @@ run produce nyc.airports "$data/airports.csv" --create --null NA
 run produce nyc.airlines "$data/airlines.csv" --create
 expect 'planes' "$PLANES" nyc.planes
 
-chapter '6. kill -9 while two writers are at work and a reader follows'
+chapter '6. A table whose rows change: flight status by flight and day'
+run table create nyc.status \
+    --column 'carrier STRING' --column 'flight SMALLINT' --column 'month TINYINT' \
+    --column 'day TINYINT' --column 'origin STRING' --column 'dest STRING' \
+    --column 'sched_dep_time SMALLINT' --column 'status STRING' \
+    --column 'dep_time SMALLINT' --column 'dep_delay SMALLINT' \
+    --column 'arr_time SMALLINT' --column 'arr_delay SMALLINT' \
+    --primary-key carrier,flight,month,day --bucket-key carrier,flight --buckets 4
+say 'The plan of four months: some columns of the rows, the others are null.'
+run upsert nyc.status "$data/flights-1.parquet" --columns origin,dest,sched_dep_time
+expect 'flights planned' "$FIRST_PART" nyc.status --rows
+
+say 'The 8th of February 2013: the blizzard Nemo is coming. One flight is followed,'
+say 'every change of it, while the day is put into the table hour by hour.'
+flight=(DL 2285 2 8)
+follower=(consume nyc.status --follow --limit 7 --format csv
+    --columns status,dep_time,dep_delay,arr_time,arr_delay
+    --where "carrier = 'DL' and flight = 2285 and month = 2 and day = 8")
+show "${follower[@]}"
+"$binary" "${follower[@]}" >"$work/changes.csv" &
+follow=$!
+jobs_to_end+=("$follow")
+# What happened, by the time until which it had: one file per kind of event,
+# with the columns that the event knows.
+mkdir "$work/day"
+"$binary" consume nyc.flights --where 'month = 2 and day = 8' --format csv \
+    --columns carrier,flight,month,day,sched_dep_time,dep_time,dep_delay,arr_time,arr_delay |
+    awk -F, -v OFS=, -v folder="$work/day" '
+        function put(time, event, columns, values,   until, file) {
+            until = time < 900 ? "0900" : time < 1300 ? "1300" : time < 1600 ? "1600" : "2400"
+            file = folder "/" until "-" event ".csv"
+            if (!(file in begun)) { print "carrier,flight,month,day,status" columns > file; begun[file] = 1 }
+            print $1, $2, $3, $4, event values > file
+        }
+        NR == 1 { next }
+        { put(0, "scheduled", "", "") }
+        $6 == "" { put($5, "cancelled", "", "") }
+        $6 != "" { put($6, "departed", ",dep_time,dep_delay", "," $6 "," $7) }
+        $8 != "" { put($8, "arrived", ",arr_time,arr_delay", "," $8 "," $9) }'
+say '  $ mainstem upsert nyc.status 0900-departed.csv   # and so on: partial updates'
+for until in 0900 1300 1600 2400; do
+    for event in scheduled departed arrived cancelled; do
+        file=$work/day/$until-$event.csv
+        [ ! -s "$file" ] || "$binary" upsert nyc.status "$file" --quiet >"$work/upsert.out" ||
+            fail "the upsert of $until-$event.csv failed"
+    done
+    say "  until ${until:0:2}:00"
+    # It has arrived before the evening.
+    [ "$until" = 2400 ] || run lookup nyc.status "${flight[@]}" --format table \
+        --columns status,sched_dep_time,dep_time,dep_delay,arr_time,arr_delay
+done
+for _ in {1..200}; do
+    kill -0 "$follow" 2>/dev/null || break
+    sleep 0.05
+done
+kill -0 "$follow" 2>/dev/null && fail "the follower did not see all changes: $(cat "$work/changes.csv")"
+wait "$follow" || fail 'the follower of the changes failed'
+say 'What the follower saw: planned, scheduled, five hours late, arrived.'
+cat "$work/changes.csv"
+changes=$(cut -d, -f1,2 "$work/changes.csv" | tr '\n' ' ')
+[ "$changes" = '_change_type,status +I, -U, +U,scheduled -U,scheduled +U,departed -U,departed +U,arrived ' ] ||
+    fail "these are not the changes of that flight: $changes"
+that_day='month = 2 and day = 8'
+expect 'arrived that day' "$ARRIVED" nyc.status --rows --where "$that_day and status = 'arrived'"
+expect 'cancelled' "$CANCELLED" nyc.status --rows --where "$that_day and status = 'cancelled'"
+expect 'all changes' $((FIRST_PART + 2 * (DAY + DEPARTED + ARRIVED + CANCELLED))) nyc.status
+
+chapter '7. kill -9 while two writers are at work and a reader follows'
 run table create nyc.weather \
     --column 'origin STRING NOT NULL' --column 'year SMALLINT' --column 'month TINYINT' \
     --column 'day TINYINT' --column 'hour TINYINT' --column 'temp DOUBLE' \
@@ -205,9 +276,10 @@ say 'Both writers and the reader went on by themselves. Nothing lost, nothing tw
 expect 'all flights of the year' "$FLIGHTS" nyc.flights
 expect 'all hours of weather' "$WEATHER" nyc.weather
 expect 'over five hours late' "$VERY_LATE" nyc.flights --columns dep_delay --where 'dep_delay > 300'
+expect 'flights cancelled in the blizzard' "$CANCELLED" nyc.status --rows --where "$that_day and status = 'cancelled'"
 expect 'wind above 30 mph at Kennedy' 37 nyc.weather --columns origin,wind_speed --where "wind_speed > 30 and origin = 'JFK'"
 
-chapter '7. What is there now'
+chapter '8. What is there now'
 run status
 
 printf '\n%sDone in %d s.%s Start a server of your own and try:\n' "$bold" $((SECONDS - began)) "$plain"
@@ -216,6 +288,8 @@ cat <<'NEXT'
   mainstem start
   mainstem produce nyc.flights demo/data/flights-1.parquet --create --buckets 4
   mainstem consume nyc.flights --follow --columns carrier,flight,dest,dep_delay --where "dep_delay > 120"
+  mainstem upsert nyc.status demo/data/flights-1.parquet --create --primary-key carrier,flight,month,day
+  mainstem lookup nyc.status DL 2285 2 8
   mainstem table alter nyc.flights --add-column "note STRING"
   curl http://127.0.0.1:9124/metrics
 

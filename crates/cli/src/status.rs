@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use mainstem_client::admin::{Health, OffsetSpec};
+use mainstem_client::admin::Health;
 use mainstem_client::cluster::Buckets;
 use mainstem_client::{Client, TableInfo};
 use mainstem_types::TablePath;
@@ -24,7 +24,8 @@ struct TableStatus {
     kind: &'static str,
     partitions: usize,
     buckets: usize,
-    rows: i64,
+    /// `None` if the server does not count them.
+    rows: Option<i64>,
 }
 
 /// Runs the command.
@@ -59,19 +60,16 @@ async fn table_status(client: &Client, table: &TableInfo) -> Result<TableStatus>
             );
         }
     }
-    let (mut buckets, mut rows) = (0, 0);
+    let (mut buckets, mut rows) = (0, Some(0));
     for part in &parts {
         buckets += part.leaders.len();
         for (bucket, leader) in part.leaders.iter().enumerate() {
             let Some(leader) = leader else { continue };
             let bucket = [i32::try_from(bucket)?];
-            let offsets =
-                |spec| client.list_offsets(table, part.partition_id, *leader, &bucket, spec);
-            let (start, end) = (
-                offsets(OffsetSpec::Earliest).await?,
-                offsets(OffsetSpec::Latest).await?,
-            );
-            rows += end[0] - start[0];
+            let counts = client.row_counts(table, part.partition_id, *leader, &bucket);
+            for count in counts.await? {
+                rows = rows.zip(count).map(|(sum, count)| sum + count);
+            }
         }
     }
     let partitioned = !table.descriptor.partition_keys.is_empty();
@@ -123,7 +121,9 @@ fn print(server: &str, health: &Health, tables: &[TableStatus]) {
                 table.partitions.to_string()
             },
             table.buckets.to_string(),
-            table.rows.to_string(),
+            table
+                .rows
+                .map_or_else(|| "–".to_owned(), |rows| rows.to_string()),
         ]);
     }
     for column in 2..5 {

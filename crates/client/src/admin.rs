@@ -6,6 +6,10 @@ use mainstem_types::{PartitionId, ServerId, TableDescriptor, TablePath};
 use crate::cluster::{Client, TableInfo, path_to_proto};
 use crate::error::{ClientError, Result};
 
+/// A feature that the table does not have, here a count of its rows (wire.md
+/// §4.11).
+const ROWS_NOT_COUNTED: i32 = 15;
+
 /// A partition of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
@@ -247,6 +251,47 @@ impl Client {
                     return Err(ClientError::Api { code, message });
                 }
                 entry.offset.ok_or_else(|| ClientError::absent("offset"))
+            })
+            .collect()
+    }
+
+    /// Rows of each bucket, in the order of `buckets`: those of a log, or the
+    /// keys of a primary-key table; `None` where they are not counted. All of
+    /// the buckets are led by `leader`.
+    pub async fn row_counts(
+        &self,
+        table: &TableInfo,
+        partition_id: Option<PartitionId>,
+        leader: ServerId,
+        buckets: &[i32],
+    ) -> Result<Vec<Option<i64>>> {
+        let buckets_req = buckets.iter().map(|bucket| pb::PbTableStatsReqForBucket {
+            partition_id: partition_id.map(|id| id.0),
+            bucket_id: Some(*bucket),
+            routing_bucket_count: None,
+        });
+        let request = pb::GetTableStatsRequest {
+            table_id: Some(table.table_id.0),
+            buckets_req: buckets_req.collect(),
+            target_columns: Vec::new(),
+        };
+        let connection = self.tablet(leader).await?;
+        let answer: pb::GetTableStatsResponse =
+            connection.call(ApiKey::GetTableStats, 0, &request).await?;
+        buckets
+            .iter()
+            .map(|bucket| {
+                let entries = &mut answer.buckets_resp.iter();
+                let entry = entries.find(|e| e.bucket_id == Some(*bucket));
+                let entry = entry.ok_or_else(|| ClientError::absent("buckets_resp"))?;
+                match entry.error_code {
+                    None => Ok(entry.row_count),
+                    Some(ROWS_NOT_COUNTED) => Ok(None),
+                    Some(code) => Err(ClientError::Api {
+                        code,
+                        message: entry.error_message.clone().unwrap_or_default(),
+                    }),
+                }
             })
             .collect()
     }

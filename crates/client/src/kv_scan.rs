@@ -221,10 +221,17 @@ impl RowScan {
         }
     }
 
-    async fn connection(&self, place: &Place) -> Result<Connection> {
-        let partition = place.partition.as_deref();
-        let buckets = locate(&self.client, &self.table, partition).await?;
-        let leader = buckets.leader(&self.table, place.bucket.bucket_id.0)?;
+    /// A connection to the bucket's leader, which is asked for again after a
+    /// failure.
+    async fn connection(&self, place: &Place, failed: bool) -> Result<Connection> {
+        let leader = match place.leader.filter(|_| !failed) {
+            Some(leader) => leader,
+            None => {
+                let partition = place.partition.as_deref();
+                let buckets = locate(&self.client, &self.table, partition).await?;
+                buckets.leader(&self.table, place.bucket.bucket_id.0)?
+            }
+        };
         self.client.tablet(leader).await
     }
 
@@ -238,17 +245,24 @@ impl RowScan {
             routing_bucket_count: Some(place.bucket_count),
         };
         let mut attempts = Attempts::new(&self.client);
+        let mut failed = false;
         loop {
-            match self.try_limited(place, &request).await {
+            match self.try_limited(place, &request, failed).await {
                 Ok(records) => return Ok(Some(records)),
                 Err(error) if is_gone(&error, place) => return Ok(None),
                 Err(error) => attempts.after(error).await?,
             }
+            failed = true;
         }
     }
 
-    async fn try_limited(&self, place: &Place, request: &pb::LimitScanRequest) -> Result<Bytes> {
-        let connection = self.connection(place).await?;
+    async fn try_limited(
+        &self,
+        place: &Place,
+        request: &pb::LimitScanRequest,
+        failed: bool,
+    ) -> Result<Bytes> {
+        let connection = self.connection(place, failed).await?;
         let answer: pb::LimitScanResponse = connection.call(ApiKey::LimitScan, 0, request).await?;
         check(answer.error_code, answer.error_message)?;
         Ok(answer.records.unwrap_or_default())
@@ -373,7 +387,7 @@ impl BucketReader {
         let mut attempts = Attempts::new(&self.scan.client);
         let mut refused = 0;
         loop {
-            let failure = match self.try_open(&request).await {
+            let failure = match self.try_open(&request, refused > 0).await {
                 Ok(opened) => return Ok(Some(opened)),
                 Err(error) if is_gone(&error, &self.place) => return Ok(None),
                 Err(error) => error,
@@ -392,8 +406,9 @@ impl BucketReader {
     async fn try_open(
         &self,
         request: &pb::ScanKvRequest,
+        failed: bool,
     ) -> Result<(Connection, pb::ScanKvResponse)> {
-        let connection = self.scan.connection(&self.place).await?;
+        let connection = self.scan.connection(&self.place, failed).await?;
         let mut answer: pb::ScanKvResponse = connection.call(ApiKey::ScanKv, 0, request).await?;
         check(answer.error_code, answer.error_message.take())?;
         Ok((connection, answer))

@@ -244,10 +244,10 @@ impl Lanes {
         let worker = LaneWorker {
             client: self.client.clone(),
             table: self.table.clone(),
+            leader: Mutex::new(place.leader),
             place,
             delivery: self.delivery.clone(),
             progress: self.progress.clone(),
-            leader: Mutex::new(None),
         };
         Lane {
             queue,

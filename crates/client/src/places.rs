@@ -133,6 +133,8 @@ pub(crate) struct Place {
     pub(crate) bucket: TableBucket,
     /// Buckets of the table or partition, with which keys were hashed.
     pub(crate) bucket_count: i32,
+    /// Who led it when it was found.
+    pub(crate) leader: Option<ServerId>,
 }
 
 impl Place {
@@ -150,6 +152,7 @@ impl Place {
                 bucket_id: BucketId(bucket),
             },
             bucket_count: buckets.count(),
+            leader: buckets.leader_of(bucket),
         }
     }
 
@@ -167,9 +170,13 @@ impl Buckets {
 
     /// Leader of a bucket; an error that passes if it has none now.
     pub(crate) fn leader(&self, table: &TableInfo, bucket: i32) -> Result<ServerId> {
-        let index = usize::try_from(bucket).unwrap_or(usize::MAX);
-        let leader = self.leaders.get(index).copied().flatten();
+        let leader = self.leader_of(bucket);
         leader.ok_or_else(|| no_leader(format!("bucket {bucket} of '{}'", table.path)))
+    }
+
+    fn leader_of(&self, bucket: i32) -> Option<ServerId> {
+        let index = usize::try_from(bucket).ok()?;
+        self.leaders.get(index).copied().flatten()
     }
 }
 

@@ -66,6 +66,8 @@ pub struct UpsertWriter {
     places: Places,
     lanes: Lanes,
     max_batch_bytes: usize,
+    /// Whole rows cannot be deleted.
+    keeps_rows: bool,
 }
 
 impl UpsertWriter {
@@ -82,6 +84,7 @@ impl UpsertWriter {
             );
             return Err(ClientError::Usage(message));
         }
+        let numbered = !table.descriptor.schema.auto_increment.is_empty();
         let rows = RowEncoder::new(&table, options.columns.as_deref())?;
         let route = KeyRoute::primary_key(&table.descriptor)?;
         let table = Arc::new(table);
@@ -100,6 +103,7 @@ impl UpsertWriter {
             places: Places::new(client.clone(), table.clone()),
             lanes: Lanes::open(client, table.clone(), delivery).await?,
             max_batch_bytes: options.max_batch_bytes,
+            keeps_rows: numbered && options.columns.is_none(),
             table,
         })
     }
@@ -124,8 +128,16 @@ impl UpsertWriter {
     /// set to null, and a row that then has nothing but its key is removed.
     ///
     /// # Errors
-    /// As [`UpsertWriter::upsert`].
+    /// As [`UpsertWriter::upsert`]. A table with a column that the server numbers
+    /// keeps its rows: the protocol has no delete of them (tables.md §4.9).
     pub async fn delete(&mut self, keys: &RecordBatch) -> Result<()> {
+        if self.keeps_rows {
+            return Err(ClientError::Usage(format!(
+                "rows of '{}' cannot be deleted because the server numbers one of its columns; \
+                 named columns can be set to null",
+                self.table.path
+            )));
+        }
         self.write(keys, false).await
     }
 

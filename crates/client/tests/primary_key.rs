@@ -269,6 +269,8 @@ async fn columns_that_cannot_be_written_are_refused_before_anything_is_sent() {
     let mut writer = writer(&server, UpsertOptions::default()).await;
     let batch = rows([1], "a").project(&[1, 2]).expect("a batch");
     writer.upsert(&batch).await.expect("queues");
+    let error = writer.delete(&ids([1])).await.expect_err("refused");
+    assert!(error.to_string().contains("cannot be deleted"), "{error}");
     writer.close().await.expect("is stored");
     assert_eq!(server.state.lock().puts[0].target_columns, [0, 2]);
 }

@@ -6,7 +6,9 @@ use anyhow::Result;
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::ArrowError;
-use comfy_table::{Table, presets};
+use comfy_table::{Cell, Color, Table, presets};
+
+use super::changes::CHANGE_TYPE;
 
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -120,8 +122,16 @@ impl<W: Write> Printer<W> {
                 .iter()
                 .map(|column| ArrayFormatter::try_new(column, &options))
                 .collect::<Result<_, ArrowError>>()?;
+            let schema = batch.schema();
+            let is_change_type = |column: usize| schema.field(column).name() == CHANGE_TYPE;
             for row in 0..batch.num_rows() {
-                table.add_row(columns.iter().map(|column| column.value(row).to_string()));
+                table.add_row(columns.iter().enumerate().map(|(position, column)| {
+                    let text = column.value(row).to_string();
+                    match is_change_type(position) {
+                        true => change_cell(text),
+                        false => Cell::new(text),
+                    }
+                }));
             }
         }
         writeln!(self.out, "{table}")?;
@@ -141,6 +151,19 @@ impl<W: Write> Printer<W> {
         let mut writer = arrow_json::LineDelimitedWriter::new(&mut self.out);
         writer.write(batch)?;
         writer.finish()
+    }
+}
+
+/// What came is green, what went red; on a terminal only.
+fn change_cell(symbol: String) -> Cell {
+    let color = match symbol.as_str() {
+        "-D" => Color::Red,
+        "-U" => Color::DarkGrey,
+        _ => Color::Green,
+    };
+    match std::env::var_os("NO_COLOR") {
+        None => Cell::new(symbol).fg(color),
+        Some(_) => Cell::new(symbol),
     }
 }
 

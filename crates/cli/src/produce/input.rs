@@ -163,8 +163,8 @@ impl Input {
         Ok(schema)
     }
 
-    /// Names of the columns. Of JSON lines those in the lines looked at, so that
-    /// a later line may have another one. `None` if there is nothing in it.
+    /// Names of the columns. Of JSON lines those of the first one: a later line
+    /// may have others. `None` if there is nothing in it.
     ///
     /// # Errors
     /// A damaged file.
@@ -175,7 +175,11 @@ impl Input {
         }
         let schema = match self.format {
             Format::Csv => self.csv_header()?,
-            _ => self.inferred_schema()?,
+            Format::Jsonl => {
+                let lines = BufReader::new(self.whole_lines());
+                arrow_json::reader::infer_json_schema(lines, Some(1))?.0
+            }
+            Format::Parquet | Format::Arrow => self.inferred_schema()?,
         };
         let names = schema.fields().iter().map(|field| field.name().clone());
         Ok(Some(names.collect()))

@@ -179,7 +179,7 @@ pub async fn load(
         bar.set_message(format!("{} rows", sink.acknowledged_rows()));
     }
     let what = if matches!(sink, Sink::Delete(_)) {
-        "keys deleted"
+        "rows deleted"
     } else {
         "rows"
     };

@@ -1,5 +1,7 @@
 //! The commands that a user types, against a real server.
 
+mod primary_key;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
