@@ -14,6 +14,7 @@ use mainstem_kv::{
     ChangelogSource, KvError, KvStore, KvTable, KvTablet, KvWriter, PutMode, SequenceSource,
 };
 use mainstem_log::{CheckedBatches, LogTablet, ReadRequest};
+use mainstem_meta::MetaError;
 use mainstem_types::TableId;
 use tracing::{error, info, warn};
 
@@ -94,15 +95,30 @@ impl Replica {
     }
 
     fn open_rows(&self, writer: &mut KvWriter<'_>, table: &KvTable) -> Result<(), Refusal> {
-        let changelog = ChangelogOf {
-            replica: self,
-            log: self.log(),
-        };
-        let opened = writer
-            .open(table, &changelog, self.context.clock.now_ms())
-            .inspect_err(|error| error!(bucket = %self.bucket, %error, "cannot open the rows"))?;
-        let Some(report) = opened else {
+        if writer.is_open() {
+            // Takes note that they are used.
+            self.store()?;
             return Ok(());
+        }
+        // Again, now that the rows are locked: they may have been removed meanwhile.
+        self.check_leader()?;
+        // Until all is known of the rows nobody may read a record more: they can be
+        // looked up as soon as they are open.
+        let changelog = ChangelogOf {
+            log: self.log(),
+            committed: self.hold_high_watermark(),
+        };
+        let opened = writer.open(table, &changelog, self.context.clock.now_ms());
+        let report = match opened {
+            Ok(Some(report)) => report,
+            Ok(None) => return self.rows_applied(writer),
+            Err(error) => {
+                error!(bucket = %self.bucket, %error, "cannot open the rows");
+                if !self.rows_are_open() {
+                    self.release_high_watermark();
+                }
+                return Err(error.into());
+            }
         };
         if let Some(reason) = &report.rebuilt {
             warn!(bucket = %self.bucket, reason, "built the rows anew from the changelog");
@@ -111,6 +127,20 @@ impl Replica {
             info!(bucket = %self.bucket, from, to, "replayed the changelog");
         }
         self.rows_applied(writer)
+    }
+
+    /// Lets the high watermark stay where it is, and returns it.
+    fn hold_high_watermark(&self) -> i64 {
+        let mut state = self.state.lock();
+        let offset = state.core.high_watermark();
+        self.apply(&mut state, Event::RowsApplied { offset });
+        offset
+    }
+
+    /// Lets the high watermark move without the rows, which are closed.
+    fn release_high_watermark(&self) {
+        let mut state = self.state.lock();
+        self.apply(&mut state, Event::RowsClosed);
     }
 
     /// Tells the rules what the rows hold, and goes on while more is committed.
@@ -162,8 +192,8 @@ impl Replica {
             return;
         };
         let changelog = ChangelogOf {
-            replica: self,
             log: self.log(),
+            committed: self.high_watermark(),
         };
         let replayed = writer
             .replay_pending(&table, &changelog)
@@ -256,10 +286,7 @@ impl Replica {
             .checkpoint(now_ms, flush_interval_ms)
             .and_then(|()| writer.close_idle(now_ms, idle_ms));
         match done {
-            Ok(true) => {
-                let mut state = self.state.lock();
-                self.apply(&mut state, Event::RowsClosed);
-            }
+            Ok(true) => self.release_high_watermark(),
             Ok(false) => {}
             Err(error) => warn!(bucket = %self.bucket, %error, "the rows are not durable yet"),
         }
@@ -316,23 +343,27 @@ impl SequenceSource for NumbersOf<'_> {
     ) -> mainstem_kv::Result<std::ops::RangeInclusive<i64>> {
         self.source
             .take(self.table_id, column_id, count)
-            .map_err(|error| KvError::NoSequence(error.to_string()))
+            .map_err(|error| match error {
+                MetaError::Exhausted { key } => KvError::SequenceOverflow(key),
+                _ => KvError::NoSequence(error.to_string()),
+            })
     }
 }
 
 /// The log of a replica as the changelog of its rows.
-struct ChangelogOf<'a> {
-    replica: &'a Replica,
+struct ChangelogOf {
     log: Arc<LogTablet>,
+    /// Exclusive end of what is committed.
+    committed: i64,
 }
 
-impl ChangelogSource for ChangelogOf<'_> {
+impl ChangelogSource for ChangelogOf {
     fn start_offset(&self) -> i64 {
         self.log.log_start_offset()
     }
 
     fn committed_offset(&self) -> i64 {
-        self.replica.high_watermark()
+        self.committed
     }
 
     fn end_offset(&self) -> i64 {

@@ -101,7 +101,11 @@ pub const OTHER_CODES: &[(u64, i32, &str)] = &[
         0,
         "an unknown table is told per bucket, also with an authorizer",
     ),
-    (270, 41, "an unknown table has no snapshot, also with an authorizer"),
+    (
+        270,
+        41,
+        "an unknown table has no snapshot, also with an authorizer",
+    ),
     (
         377,
         0,
@@ -128,7 +132,12 @@ pub const OTHER_INNER_CODES: &[(u64, i32, i32, &str)] = &[
     (385, 0, 35, "a column that does not exist cannot be written"),
     (388, -1, 14, "a cut batch is corrupt"),
     (389, -1, 14, "no batch is corrupt"),
-    (390, -1, 35, "target columns that the merge engine does not take"),
+    (
+        390,
+        -1,
+        35,
+        "target columns that the merge engine does not take",
+    ),
     (363, -1, 14, "a batch of unknown magic is corrupt"),
     (367, 12, 21, "a plain table has no partition"),
 ];
@@ -158,7 +167,8 @@ pub const SKIPPED: &[(&[u64], &str)] = &[
     ),
     (
         &[
-            368, 381, 399, 414, 419, 420, 437, 451, 452, 460, 461, 494, 498, 731, 732, 733, 734, 735, 736,
+            368, 381, 399, 414, 419, 420, 437, 451, 452, 460, 461, 494, 498, 731, 732, 733, 734,
+            735, 736,
         ],
         "needs three servers: another one leads, follows or is stopped",
     ),
@@ -167,14 +177,20 @@ pub const SKIPPED: &[(&[u64], &str)] = &[
         "a batch of an unknown schema cannot be appended here",
     ),
     (
-        &[260, 356, 542, 558, 563, 565, 566, 567, 569, 574, 575, 576, 577, 578, 579, 580, 582, 584, 585, 587, 588],
+        &[
+            260, 356, 542, 558, 563, 565, 566, 567, 569, 574, 575, 576, 577, 578, 579, 580, 582,
+            584, 585, 587, 588,
+        ],
         "needs an authorizer",
     ),
     (
         &[664],
         "the offsets registered before expired after a time that is not waited for",
     ),
-    (&[443], "a scan that expires; a test of its own waits for that"),
+    (
+        &[443],
+        "a scan that expires; a test of its own waits for that",
+    ),
     (&[678, 679, 680], "lake tables are not built"),
     (
         &[739, 740],

@@ -75,7 +75,12 @@ impl Cluster {
         let answer = pb::LimitScanResponse::decode(exchange.success_body()).expect("an answer");
         if answer.is_log_table == Some(false) {
             let rows = values(answer.records.unwrap_or_default());
-            self.put_values(request.table_id, request.partition_id, request.bucket_id, &rows);
+            self.put_values(
+                request.table_id,
+                request.partition_id,
+                request.bucket_id,
+                &rows,
+            );
         }
     }
 
@@ -103,7 +108,12 @@ impl Cluster {
                 rows.extend(values(answer.records.unwrap_or_default()));
             }
         }
-        self.put_values(opening.table_id, opening.partition_id, opening.bucket_id, &rows);
+        self.put_values(
+            opening.table_id,
+            opening.partition_id,
+            opening.bucket_id,
+            &rows,
+        );
     }
 
     /// Makes the calls of a scan that were not recorded.
@@ -144,7 +154,10 @@ impl Cluster {
         let request = pb::FetchLogRequest::decode(exchange.request_body()).expect("a request");
         let answer = pb::FetchLogResponse::decode(exchange.success_body()).expect("an answer");
         for table in &answer.tables_resp {
-            let asked = request.tables_req.iter().find(|asked| asked.table_id == table.table_id);
+            let asked = request
+                .tables_req
+                .iter()
+                .find(|asked| asked.table_id == table.table_id);
             let asked = asked.expect("what is answered was asked for");
             let mut projection = asked.projected_fields.clone();
             if asked.projection_pushdown_enabled != Some(true) {
@@ -152,9 +165,12 @@ impl Cluster {
             }
             for bucket in &table.buckets_resp {
                 let records = bucket.records.clone().unwrap_or_default();
-                let batches: Vec<_> =
-                    Batches::new(&records).map(|batch| batch.expect("a batch")).collect();
-                let begins = batches.first().is_some_and(|batch| batch.header().base_offset == 0);
+                let batches: Vec<_> = Batches::new(&records)
+                    .map(|batch| batch.expect("a batch"))
+                    .collect();
+                let begins = batches
+                    .first()
+                    .is_some_and(|batch| batch.header().base_offset == 0);
                 if let Some(at) = self.keyed(table.table_id).filter(|_| begins) {
                     self.recreate(at);
                     let place = (bucket.partition_id, bucket.bucket_id);
@@ -226,7 +242,10 @@ impl Cluster {
 
     /// The recorded primary-key table of an id, if it could be made here.
     fn keyed(&self, table_id: Option<i64>) -> Option<usize> {
-        let at = self.recorded.iter().position(|table| Some(table.id) == table_id)?;
+        let at = self
+            .recorded
+            .iter()
+            .position(|table| Some(table.id) == table_id)?;
         let is_keyed = !self.recorded[at].descriptor["schema"]["primary_key"].is_null();
         (is_keyed && self.tables.contains_key(&self.recorded[at].id)).then_some(at)
     }
@@ -272,7 +291,10 @@ impl Cluster {
 fn values(records: Bytes) -> Vec<(Option<Bytes>, Bytes)> {
     match records.is_empty() || ValueBatch::parse(records.clone()).is_err() {
         true => Vec::new(),
-        false => stored_values(records).into_iter().map(|value| (None, value)).collect(),
+        false => stored_values(records)
+            .into_iter()
+            .map(|value| (None, value))
+            .collect(),
     }
 }
 
@@ -326,7 +348,11 @@ fn append_changes(
     decoded: &DecodedBatch,
 ) {
     let all: Vec<i32> = (0..schema.columns.len() as i32).collect();
-    let positions = if projection.is_empty() { &all[..] } else { projection };
+    let positions = if projection.is_empty() {
+        &all[..]
+    } else {
+        projection
+    };
     let selected = Schema::of(positions.iter().map(|at| {
         let column = &schema.columns[*at as usize];
         (column.name.clone(), column.data_type.clone())

@@ -3,6 +3,8 @@
 
 mod bodies;
 mod call;
+pub mod keyed;
+mod keyed_world;
 mod rows;
 mod server;
 mod slow_disk;
@@ -11,6 +13,7 @@ mod world;
 
 pub use bodies::{Fetch, FetchedBucket, LimitScan, ListOffsets, Produce};
 pub use call::Call;
+pub use keyed_world::KeyedWorld;
 pub use rows::{Row, batch, read_rows, rows};
 pub use server::{LOG_DIR, Server, Threaded, disk, log_config, request, session};
 pub use slow_disk::SlowDisk;

@@ -53,6 +53,8 @@ pub struct Server {
     pub replicas: Arc<Replicas>,
     pub service: Arc<TabletService>,
     pub session: Arc<Session>,
+    /// Stores of rows.
+    pub engine: MemoryEngine,
 }
 
 impl Server {
@@ -67,9 +69,20 @@ impl Server {
         log: LogConfig,
         now_ms: i64,
     ) -> Self {
+        Self::start_with(disk, MemoryEngine::default(), catalog, log, now_ms)
+    }
+
+    /// On a disk with stores of rows.
+    pub fn start_with(
+        disk: Arc<dyn FileSystem>,
+        engine: MemoryEngine,
+        catalog: &Arc<Catalog>,
+        log: LogConfig,
+        now_ms: i64,
+    ) -> Self {
         let clock = Arc::new(ManualClock::new(now_ms));
         let syncer = Arc::new(Syncer::simulated(clock.clone()));
-        let config = config(disk, catalog, log, clock.clone());
+        let config = config(disk, engine.clone(), catalog, log, clock.clone());
         let replicas = Replicas::simulated(config, syncer.clone());
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
@@ -93,6 +106,7 @@ impl Server {
             catalog: catalog.clone(),
             replicas,
             session: session(1),
+            engine,
         }
     }
 
@@ -159,6 +173,7 @@ impl Server {
 
 fn config(
     disk: Arc<dyn FileSystem>,
+    engine: MemoryEngine,
     catalog: &Arc<Catalog>,
     log: LogConfig,
     clock: Arc<dyn Clock>,
@@ -174,7 +189,7 @@ fn config(
         min_in_sync_replicas: 1,
         rows: RowsConfig {
             resources: Arc::new(KvResources {
-                engine: Arc::new(MemoryEngine::default()),
+                engine: Arc::new(engine),
                 files: disk,
                 pressure_from_level0_files: 8,
             }),
@@ -213,13 +228,23 @@ pub fn request(api_key: i16, body: Bytes) -> Request {
 pub struct Threaded {
     pub replicas: Arc<Replicas>,
     pub service: Arc<TabletService>,
+    /// Stores of rows.
+    pub engine: MemoryEngine,
 }
 
 impl Threaded {
     pub fn start(disk: &SimFileSystem, catalog: &Arc<Catalog>) -> Self {
+        Self::start_idle(disk, catalog, 10_000)
+    }
+
+    /// Rows are closed after so long without a request.
+    pub fn start_idle(disk: &SimFileSystem, catalog: &Arc<Catalog>, idle_ms: i64) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let disk = Arc::new(disk.clone());
-        let replicas = Replicas::new(config(disk, catalog, log_config(), clock.clone()));
+        let engine = MemoryEngine::default();
+        let mut config = config(disk, engine.clone(), catalog, log_config(), clock.clone());
+        config.rows.idle_ms = idle_ms;
+        let replicas = Replicas::new(config);
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
         catalog.subscribe(replicas.clone());
@@ -227,6 +252,7 @@ impl Threaded {
         Self {
             service: TabletService::new(replicas.clone(), clock, metrics, ScanLimits::default()),
             replicas,
+            engine,
         }
     }
 }

@@ -18,7 +18,22 @@ pub struct TableSpec {
     pub name: &'static str,
     pub buckets: i32,
     pub partitioned: bool,
+    /// Whether `a` is its primary key.
+    pub keyed: bool,
     pub properties: &'static [(&'static str, &'static str)],
+}
+
+impl TableSpec {
+    /// A primary-key table.
+    pub fn keyed(id: i64, name: &'static str, buckets: i32) -> Self {
+        Self {
+            id,
+            name,
+            buckets,
+            keyed: true,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for TableSpec {
@@ -28,6 +43,7 @@ impl Default for TableSpec {
             name: "t",
             buckets: 1,
             partitioned: false,
+            keyed: false,
             properties: &[],
         }
     }
@@ -39,6 +55,23 @@ pub fn schema() -> Schema {
         .column("b", DataType::nullable(TypeKind::String))
         .build()
         .unwrap()
+}
+
+/// The columns with `a` as primary key.
+pub fn keyed_schema() -> Schema {
+    Schema::builder()
+        .column("a", DataType::not_null(TypeKind::BigInt))
+        .column("b", DataType::nullable(TypeKind::String))
+        .primary_key(["a"])
+        .build()
+        .unwrap()
+}
+
+/// The columns with both as primary key, for partitions by `b`.
+fn parted_schema() -> Schema {
+    let mut schema = keyed_schema();
+    schema.primary_key.push("b".to_owned());
+    schema
 }
 
 /// A catalog with a database.
@@ -60,7 +93,7 @@ pub fn put_table(catalog: &Catalog, spec: &TableSpec) {
             .then(|| "b".to_owned())
             .into_iter()
             .collect(),
-        bucket_key: Vec::new(),
+        bucket_key: spec.keyed.then(|| "a".to_owned()).into_iter().collect(),
         bucket_count: spec.buckets,
         properties: spec
             .properties
@@ -74,11 +107,22 @@ pub fn put_table(catalog: &Catalog, spec: &TableSpec) {
         modified_time: 1,
     };
     let buckets = if spec.partitioned { 0 } else { spec.buckets };
-    put_entry(catalog, spec.name, record, led(buckets));
+    let schema = match (spec.keyed, spec.partitioned) {
+        (false, _) => schema(),
+        (true, false) => keyed_schema(),
+        (true, true) => parted_schema(),
+    };
+    put_entry(catalog, spec.name, record, led(buckets), schema);
 }
 
-fn put_entry(catalog: &Catalog, name: &str, record: TableRecord, buckets: Vec<BucketState>) {
-    let schemas = BTreeMap::from([(SchemaId(1), Arc::new(schema()))]);
+fn put_entry(
+    catalog: &Catalog,
+    name: &str,
+    record: TableRecord,
+    buckets: Vec<BucketState>,
+    schema: Schema,
+) {
+    let schemas = BTreeMap::from([(SchemaId(1), Arc::new(schema))]);
     let path = TablePath::new(DATABASE, name);
     catalog.put_table(Arc::new(TableEntry::new(path, record, schemas, buckets)));
 }
@@ -90,7 +134,8 @@ pub fn lose_leader(catalog: &Catalog, table_id: i64, bucket: usize) {
     buckets[bucket].leader = None;
     buckets[bucket].leader_epoch = LeaderEpoch(1);
     buckets[bucket].bucket_epoch += 1;
-    put_entry(catalog, &entry.path.table, entry.record(), buckets);
+    let schema = entry.descriptor.schema.clone();
+    put_entry(catalog, &entry.path.table, entry.record(), buckets, schema);
 }
 
 pub fn drop_table(catalog: &Catalog, name: &str) {

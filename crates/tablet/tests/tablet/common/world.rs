@@ -421,27 +421,27 @@ impl World {
 
 /// A bucket, perhaps of a partition.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    partition: Option<i64>,
-    bucket: i32,
+pub(super) struct Place {
+    pub partition: Option<i64>,
+    pub bucket: i32,
 }
 
 impl Place {
-    fn of(bucket: i32) -> Self {
+    pub fn of(bucket: i32) -> Self {
         Self {
             partition: None,
             bucket,
         }
     }
 
-    fn in_partition((partition, bucket): (i64, i32)) -> Self {
+    pub fn in_partition((partition, bucket): (i64, i32)) -> Self {
         Self {
             partition: Some(partition),
             bucket,
         }
     }
 
-    fn table_bucket(self) -> TableBucket {
+    pub fn table_bucket(self) -> TableBucket {
         TableBucket {
             table_id: TableId(TABLE),
             partition_id: self.partition.map(PartitionId),
