@@ -75,7 +75,9 @@ pub trait KvStore: Debug + Send + Sync {
     /// The disk fails.
     fn flush(&self) -> Result<()>;
 
-    /// Sequence number of the last change; grows by one with every change.
+    /// Sequence number of the last change; grows by one with every change. After an
+    /// opening it is not below what [`durable_sequence`](Self::durable_sequence) once
+    /// said.
     fn last_sequence(&self) -> u64;
 
     /// Changes up to this number would survive a crash now, at least.

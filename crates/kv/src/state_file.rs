@@ -10,6 +10,7 @@
 //! | 4 | version, 1 |
 //! | 8 | offset: the store holds all changes below it, durably |
 //! | 8 | rows of the table at that offset |
+//! | 8 | sequence number of the store at that offset |
 //! | 4 | column id of the range, −1 = none |
 //! | 8 | next number of the range |
 //! | 8 | last number of the range |
@@ -26,7 +27,7 @@ const FILE: &str = "state";
 const TEMPORARY: &str = "state.new";
 const MAGIC: &[u8; 4] = b"MSKV";
 const VERSION: u32 = 1;
-const LEN: usize = 48;
+const LEN: usize = 56;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub struct TabletState {
     pub offset: i64,
     /// Rows at that offset.
     pub row_count: i64,
+    /// Sequence number that the store had there. One that has a smaller number when
+    /// it is opened is another store, or an older copy of this one.
+    pub sequence: u64,
     /// Numbers of the auto-increment column; those below `next` were in use when
     /// the changelog had grown to `offset`.
     pub numbers: Option<NumberRange>,
@@ -52,6 +56,7 @@ impl TabletState {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.offset.to_le_bytes());
         bytes.extend_from_slice(&self.row_count.to_le_bytes());
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
         bytes.extend_from_slice(&range.column_id.to_le_bytes());
         bytes.extend_from_slice(&range.next.to_le_bytes());
         bytes.extend_from_slice(&range.end.to_le_bytes());
@@ -63,14 +68,15 @@ impl TabletState {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = bytes.try_into().ok()?;
         let i64_at = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-        let column_id = i32::from_le_bytes(bytes[24..28].try_into().expect("4 bytes"));
+        let column_id = i32::from_le_bytes(bytes[32..36].try_into().expect("4 bytes"));
         let state = Self {
             offset: i64_at(8),
             row_count: i64_at(16),
+            sequence: i64_at(24) as u64,
             numbers: (column_id >= 0).then(|| NumberRange {
                 column_id,
-                next: i64_at(28),
-                end: i64_at(36),
+                next: i64_at(36),
+                end: i64_at(44),
             }),
         };
         (state.encode() == *bytes && state.offset >= 0).then_some(state)
@@ -100,10 +106,7 @@ impl TabletState {
     /// The disk fails; the state before is still there.
     pub fn store(&self, files: &dyn FileSystem, dir: &Path) -> io::Result<()> {
         let temporary = dir.join(TEMPORARY);
-        match files.remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        missing_is_fine(files.remove_file(&temporary))?;
         let file = files.create_new(&temporary)?;
         file.write_all_at(&mut [IoSlice::new(&self.encode())], 0)?;
         file.sync_data()?;
@@ -111,16 +114,24 @@ impl TabletState {
         files.sync_dir(dir)
     }
 
-    /// Removes the state from a directory: what lies there is no store any more.
+    /// Removes the state from a directory, durably: what lies there is no store any
+    /// more.
     ///
     /// # Errors
-    /// The disk fails.
+    /// The disk fails; the state may be there again after a crash.
     pub fn remove(files: &dyn FileSystem, dir: &Path) -> io::Result<()> {
-        match files.remove_file(&dir.join(FILE)) {
-            Ok(()) => files.sync_dir(dir),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+        for name in [FILE, TEMPORARY] {
+            missing_is_fine(files.remove_file(&dir.join(name)))?;
         }
+        // Also if nothing was there: an earlier removal may not be durable.
+        missing_is_fine(files.sync_dir(dir))
+    }
+}
+
+fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -132,6 +143,7 @@ mod tests {
         TabletState {
             offset: 1 << 40,
             row_count: 77,
+            sequence: 1 << 50,
             numbers: Some(NumberRange {
                 column_id: 3,
                 next: 101,

@@ -12,6 +12,7 @@ mod tests;
 pub use opening::OpeningReport;
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -55,6 +56,7 @@ pub struct KvTablet {
     /// The open store, for readers. Changed under the writer's lock only.
     store: RwLock<Option<Arc<dyn KvStore>>>,
     last_used_ms: AtomicI64,
+    pending_bytes_max: usize,
     writer: Mutex<Writer>,
 }
 
@@ -73,6 +75,8 @@ struct Writer {
     /// The store, or the order of changes, is not to be trusted until it is opened
     /// anew.
     failed: bool,
+    /// What a read of the store found out about it.
+    damage: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +94,7 @@ impl KvTablet {
             resources,
             store: RwLock::new(None),
             last_used_ms: AtomicI64::new(0),
+            pending_bytes_max: PENDING_BYTES_MAX,
             writer: Mutex::default(),
         }
     }
@@ -111,8 +116,11 @@ impl KvTablet {
         TabletState::remove(files, dir).map_err(|error| failed(&error))?;
         resources.engine.destroy(&dir.join(STORE))?;
         match files.remove_dir(dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&error)),
-            _ => Ok(()),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty => Ok(()),
+                _ => Err(failed(&error)),
+            },
+            Ok(()) => Ok(()),
         }
     }
 
@@ -198,7 +206,8 @@ impl KvWriter<'_> {
     /// Works out what a batch does. Nothing is applied yet.
     ///
     /// # Errors
-    /// The batch is refused.
+    /// The batch is refused. If an old row turns out to be damaged the store has
+    /// failed.
     pub fn prepare(
         &mut self,
         table: &KvTable,
@@ -207,7 +216,7 @@ impl KvWriter<'_> {
         source: &dyn SequenceSource,
     ) -> Result<Prepared> {
         let store = self.store()?;
-        if self.writer.pending.size_bytes() > PENDING_BYTES_MAX {
+        if self.writer.pending.size_bytes() > self.tablet.pending_bytes_max {
             let reason = "too many changes wait for their commit";
             return Err(KvError::Stalled(reason.to_owned()));
         }
@@ -238,6 +247,10 @@ impl KvWriter<'_> {
                 ..writer.noted
             };
             self.note(state)?;
+        }
+        if let Err(KvError::Damaged(reason)) = &prepared {
+            self.writer.failed = true;
+            self.writer.damage = Some(reason.clone());
         }
         prepared
     }
@@ -387,6 +400,7 @@ impl KvWriter<'_> {
         if let Some(mark) = done.checked_sub(1).map(|last| self.writer.marks[last]) {
             state.offset = mark.offset;
             state.row_count = mark.row_count;
+            state.sequence = mark.sequence;
         }
         if state.offset != self.writer.noted.offset {
             self.note(state)?;

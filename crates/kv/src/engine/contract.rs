@@ -378,6 +378,7 @@ pub fn closing_keeps_a_prefix_not_shorter_than_the_durable_one(subject: &Subject
         }
         let end = kept.checked_sub(1).map_or(start, |last| ends[last]);
         assert!(end >= durable, "{end} is not shorter than {durable}");
+        assert!(store.last_sequence() >= durable, "the numbers go on");
         drop(store);
         (subject.engine)().destroy(&subject.dir).unwrap();
     }

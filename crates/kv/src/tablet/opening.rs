@@ -1,9 +1,12 @@
 //! Opening a tablet: the store as the last crash left it, and the changelog behind
 //! it.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use mainstem_env::FileSystem;
 
 use super::{KvTablet, KvWriter, storage};
 use crate::pending::Changes;
@@ -60,6 +63,7 @@ impl KvWriter<'_> {
         self.writer.noted = state;
         self.writer.noted_ms = now_ms;
         self.writer.failed = false;
+        self.writer.damage = None;
         self.replay(table, changelog, &*store)?;
         *self.tablet.store.write() = Some(store);
         Ok(Some(OpeningReport {
@@ -90,29 +94,17 @@ impl KvWriter<'_> {
         changelog: &dyn ChangelogSource,
     ) -> Result<(Arc<dyn KvStore>, TabletState, Option<String>)> {
         let resources = &self.tablet.resources;
-        let dir = &self.tablet.dir;
-        let created = resources.files.create_dir_all(dir);
-        created.map_err(|error| storage("create its directory", &error))?;
-        let noted = TabletState::load(&*resources.files, dir)
-            .map_err(|error| storage("read the state", &error))?;
+        let (files, dir) = (&*resources.files, &self.tablet.dir);
+        let noted = TabletState::load(files, dir);
+        let noted = noted.map_err(|error| storage("read the state", &error))?;
         let start = changelog.start_offset();
         let reason = match noted {
             // The first opening.
             None if changelog.end_offset() == 0 => None,
             None => Some("its state is missing or damaged".to_owned()),
-            Some(state) if state.offset > changelog.end_offset() => Some(format!(
-                "it holds changes up to {}, the changelog ends at {}",
-                state.offset,
-                changelog.end_offset()
-            )),
-            Some(state) if state.offset < start => Some(format!(
-                "it holds changes up to {}, the changelog begins at {start}",
-                state.offset
-            )),
-            Some(state) => match resources.engine.open(&self.tablet.store_dir()) {
+            Some(state) => match self.open_noted(state, changelog)? {
                 Ok(store) => return Ok((store, state, None)),
-                Err(KvError::Damaged(reason)) => Some(reason),
-                Err(error) => return Err(error),
+                Err(reason) => Some(reason),
             },
         };
         if start > 0 {
@@ -122,16 +114,49 @@ impl KvWriter<'_> {
                 dir.display()
             )));
         }
+        create_dir(files, dir).map_err(|error| storage("create its directory", &error))?;
         // First the state, so that no crash leaves it beside another store.
-        TabletState::remove(&*resources.files, dir)
-            .map_err(|error| storage("remove the state", &error))?;
+        TabletState::remove(files, dir).map_err(|error| storage("remove the state", &error))?;
         resources.engine.destroy(&self.tablet.store_dir())?;
         let store = resources.engine.open(&self.tablet.store_dir())?;
         let state = TabletState::default();
-        state
-            .store(&*resources.files, dir)
-            .map_err(|error| storage("write the state", &error))?;
+        let written = state.store(files, dir);
+        written.map_err(|error| storage("write the state", &error))?;
         Ok((store, state, reason))
+    }
+
+    /// The store that a state was noted of, or why it is of no use.
+    fn open_noted(
+        &self,
+        state: TabletState,
+        changelog: &dyn ChangelogSource,
+    ) -> Result<std::result::Result<Arc<dyn KvStore>, String>> {
+        let TabletState {
+            offset, sequence, ..
+        } = state;
+        let (start, end) = (changelog.start_offset(), changelog.end_offset());
+        let holds = format!("it holds changes up to {offset}");
+        if offset > end {
+            return Ok(Err(format!("{holds}, the changelog ends at {end}")));
+        }
+        if offset < start {
+            return Ok(Err(format!("{holds}, the changelog begins at {start}")));
+        }
+        if let Some(damage) = &self.writer.damage {
+            return Ok(Err(damage.clone()));
+        }
+        let store = match self.tablet.resources.engine.open(&self.tablet.store_dir()) {
+            Ok(store) => store,
+            Err(KvError::Damaged(reason)) => return Ok(Err(reason)),
+            Err(error) => return Err(error),
+        };
+        // An engine makes a new store where it finds none.
+        match store.last_sequence() {
+            found if found < sequence => Ok(Err(format!(
+                "its files are missing or old: they have {found} of {sequence} changes"
+            ))),
+            _ => Ok(Ok(store)),
+        }
     }
 
     fn replay(
@@ -177,11 +202,30 @@ impl KvWriter<'_> {
             self.writer.applied = end_offset;
             Ok(())
         })?;
-        if !writes.is_empty() {
-            let sequence = store.write(&writes, true)?;
+        if self.writer.applied > from {
+            let sequence = match writes.is_empty() {
+                true => store.last_sequence(),
+                false => store.write(&writes, true)?,
+            };
             self.applied(self.writer.applied, sequence);
         }
         self.writer.numbers = numbers;
         Ok(())
     }
+}
+
+/// Creates a directory, and those above it that are missing, durably.
+fn create_dir(files: &dyn FileSystem, dir: &Path) -> io::Result<()> {
+    files.create_dir_all(dir)?;
+    // All of them: whoever created one may have failed, or crashed, before this.
+    for above in dir.ancestors().skip(1) {
+        match files.sync_dir(above) {
+            // Not ours, so it was there before.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            // The directory that a relative path begins in.
+            _ if above.as_os_str().is_empty() => break,
+            synced => synced?,
+        }
+    }
+    Ok(())
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mainstem_env::{SimFileSystem, Survival};
 use mainstem_format::{KvBatch, KvBatchBuilder, LogBatch, Value};
-use mainstem_types::{
-    AggFunction, Column, DataType, MergeEngine, Schema, TableDescriptor, TypeKind,
-};
+use mainstem_types::{AggFunction, DataType, MergeEngine, Schema, TableDescriptor, TypeKind};
 use parking_lot::Mutex;
 
+use super::faulty_engine::{FaultyEngine, Plan};
 use super::log::{Appended, Log};
 use super::text;
 use crate::changelog::ChangelogReader;
@@ -123,6 +122,8 @@ impl<'a> Put<'a> {
 /// See the module.
 pub(super) struct Bucket {
     pub engine: MemoryEngine,
+    /// What goes wrong with the engine.
+    pub plan: Plan,
     pub files: SimFileSystem,
     pub log: Log,
     pub descriptor: TableDescriptor,
@@ -145,10 +146,12 @@ impl Bucket {
         });
         let schemas = vec![Arc::new(schema)];
         let (engine, files) = (MemoryEngine::default(), SimFileSystem::new(7));
+        let plan = Plan::default();
         Self {
             table: KvTable::new(&descriptor, [(1, schemas[0].clone())]).unwrap(),
-            tablet: tablet(&engine, &files),
+            tablet: tablet(&engine, &plan, &files),
             engine,
+            plan,
             files,
             log: Log::default(),
             descriptor,
@@ -185,11 +188,6 @@ impl Bucket {
         self.descriptor.schema = schema.clone();
         self.schemas.push(Arc::new(schema));
         self.table = KvTable::new(&self.descriptor, (1_i16..).zip(self.schemas.clone())).unwrap();
-    }
-
-    /// Columns of the latest schema.
-    pub fn columns(&self) -> &[Column] {
-        &self.table.latest_schema().columns
     }
 
     pub fn key(&self, row: &[Value<'_>]) -> Vec<u8> {
@@ -369,7 +367,7 @@ impl Bucket {
     pub fn restart(&mut self) {
         assert!(self.tablet.lock().close(self.now_ms).unwrap());
         self.files = self.files.process_kill();
-        self.tablet = tablet(&self.engine, &self.files);
+        self.tablet = tablet(&self.engine, &self.plan, &self.files);
     }
 
     /// The machine stops and starts: of the store the first `survivors` writes since
@@ -377,7 +375,14 @@ impl Bucket {
     pub fn crash(&mut self, survivors: impl Fn(usize) -> usize, survival: Survival) {
         self.engine.crash(|_, pending| survivors(pending));
         self.files = self.files.power_loss(survival);
-        self.tablet = tablet(&self.engine, &self.files);
+        self.tablet = tablet(&self.engine, &self.plan, &self.files);
+    }
+
+    /// The process is killed and starts anew: what it gave to the disk is there.
+    pub fn kill(&mut self, survivors: impl Fn(usize) -> usize) {
+        self.engine.crash(|_, pending| survivors(pending));
+        self.files = self.files.process_kill();
+        self.tablet = tablet(&self.engine, &self.plan, &self.files);
     }
 
     /// Loses all files, and expects the same rows from the changelog.
@@ -386,17 +391,28 @@ impl Bucket {
         let (content, row_count) = (self.content(), self.row_count());
         self.engine.crash(|_, _| 0);
         self.files = SimFileSystem::new(7);
-        self.tablet = tablet(&self.engine, &self.files);
+        self.tablet = tablet(&self.engine, &self.plan, &self.files);
         assert_eq!(self.content(), content);
         assert_eq!(self.row_count(), row_count);
     }
 }
 
-fn tablet(engine: &MemoryEngine, files: &SimFileSystem) -> KvTablet {
+fn tablet(engine: &MemoryEngine, plan: &Plan, files: &SimFileSystem) -> KvTablet {
     let resources = KvResources {
-        engine: Arc::new(engine.clone()),
+        engine: Arc::new(FaultyEngine::new(engine.clone(), plan.clone())),
         files: Arc::new(files.clone()),
         pressure_from_level0_files: 4,
     };
     KvTablet::new(PathBuf::from(DIR), Arc::new(resources))
+}
+
+impl Bucket {
+    /// Appends so many rows to the log that no tablet has seen, and commits them.
+    pub fn rows_without_tablet(&mut self, count: i32) {
+        let mut other = Self::new((*self.schemas[0]).clone(), &[]);
+        for id in 0..count {
+            other.rows(&[&format!("{id},x")]);
+        }
+        self.log = other.log;
+    }
 }

@@ -65,10 +65,12 @@ impl Log {
         Appended::New(self.end_offset())
     }
 
-    /// Makes everything durable and commits it up to an offset.
+    /// Commits up to an offset, with what that makes durable.
     pub fn commit(&mut self, offset: i64) {
-        self.durable = self.end_offset();
-        self.committed = self.committed.max(offset.min(self.durable));
+        let offset = offset.min(self.end_offset());
+        let durable = self.ends().into_iter().find(|end| *end >= offset);
+        self.durable = self.durable.max(durable.unwrap_or_default());
+        self.committed = self.committed.max(offset);
     }
 
     /// Makes everything durable.
@@ -81,9 +83,8 @@ impl Log {
         self.durable
     }
 
-    /// Loses what is behind the first batch that ends at `offset` or later, and is
-    /// not durable.
-    pub fn lose_from(&mut self, offset: i64) {
+    /// Loses the batches that end behind `offset` and are not durable.
+    pub fn lose_behind(&mut self, offset: i64) {
         let end = offset.max(self.durable);
         self.batches
             .retain(|batch| batch.header().next_offset() <= end);
