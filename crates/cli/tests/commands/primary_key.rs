@@ -381,3 +381,61 @@ fn mistakes_with_keys_are_one_line_that_says_what_to_do() {
         assert_eq!(said.trim_end().lines().count(), 1, "one line: {said}");
     }
 }
+
+#[test]
+fn upserts_go_on_through_restarts_and_every_change_happens_once() {
+    const KEYS: u32 = 10_000;
+    const ROUNDS: u32 = 4;
+    let mut shell = Shell::new();
+    // The port has to be the same after each restart.
+    let listener = format!("FLUSS://{}", shell.server.address());
+    shell.server.set("bind.listeners", &listener);
+    people(&shell);
+    let mut child = Command::new(EXECUTABLE)
+        .args(["upsert", "db.people", "-", "--format", "csv"])
+        .args(["--batch-rows", "50", "--quiet"])
+        .env("MAINSTEM_SERVER", shell.server.address().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the executable runs");
+    let mut pipe = child.stdin.take().expect("standard input is piped");
+    let feeder = std::thread::spawn(move || {
+        writeln!(pipe, "id,name").expect("the command reads");
+        for row in 0..KEYS * ROUNDS {
+            writeln!(pipe, "{},round {}", row % KEYS, row / KEYS).expect("the command reads");
+        }
+    });
+    mainstem_testkit::until("the first rows", || {
+        (shell.run(&["consume", "db.people", "--count"]) != "0\n").then_some(())
+    });
+    for _ in 0..3 {
+        shell.server.kill();
+        shell.server.start_again();
+    }
+    feeder.join().expect("all rows are handed over");
+    let output = child.wait_with_output().expect("it ends by itself");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("40000 rows in "), "{said}");
+    let last = [
+        "consume",
+        "db.people",
+        "--rows",
+        "--count",
+        "--where",
+        "name = 'round 3'",
+    ];
+    assert_eq!(shell.run(&last), format!("{KEYS}\n"));
+    assert_eq!(
+        shell.run(&["consume", "db.people", "--rows", "--count"]),
+        "10000\n"
+    );
+    // An insertion of each key, and two records for each later round.
+    let changes = KEYS + 2 * KEYS * (ROUNDS - 1);
+    assert_eq!(
+        shell.run(&["consume", "db.people", "--count"]),
+        format!("{changes}\n")
+    );
+    let found = shell.run(&["lookup", "db.people", "9999", "0"]);
+    assert_eq!(found, "id,name,score\n9999,round 3,\n0,round 3,\n");
+}
