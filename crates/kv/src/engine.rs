@@ -46,8 +46,8 @@ pub enum Reach {
 /// An open store. Dropping the last reference closes it; what was not flushed is
 /// lost then.
 pub trait KvStore: Debug + Send + Sync {
-    /// Looks up keys. `visit` gets each key's position, in any order, with the
-    /// value if there is one. With [`Reach::Memory`] the answer is false if the
+    /// Looks up keys. `visit` gets each key's position, in the order of the list, with
+    /// the value if there is one. With [`Reach::Memory`] the answer is false if the
     /// disk would have been needed: some keys were not visited then.
     ///
     /// # Errors

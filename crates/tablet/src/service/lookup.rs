@@ -1,17 +1,18 @@
 //! Lookup (wire.md §4.10, 6.7): the rows of keys, in the order of the keys.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mainstem_kv::{KvStore, Reach};
-use mainstem_net::{Reply, Response};
+use mainstem_kv::Reach;
+use mainstem_net::{Reply, Response, Segment};
 use mainstem_protocol::messages as pb;
 use mainstem_types::TableBucket;
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use super::write::last_of_each_bucket;
 use super::{
-    Refusal, TabletService, blocking, check_key_version, check_not_historical, request, success,
+    Refusal, TabletService, blocking, check_key_version, check_not_historical, request,
     table_bucket,
 };
 
@@ -27,7 +28,7 @@ impl TabletService {
         if request.insert_if_not_exists == Some(true) {
             return self.lookup_or_insert(api_version, request);
         }
-        let entries = entries_of(&request);
+        let entries = entries_of(request);
         // What is in memory is answered at once.
         let mut answers = Vec::with_capacity(entries.len());
         for (bucket, entry) in &entries {
@@ -61,7 +62,7 @@ impl TabletService {
         entry: &pb::PbLookupReqForBucket,
         api_version: i16,
         reach: Reach,
-    ) -> Result<Option<Vec<pb::PbValue>>, Refusal> {
+    ) -> Result<Option<EncodedValues>, Refusal> {
         let replica = self.replica(bucket, entry.routing_bucket_count)?;
         check_not_historical(entry.original_partition_name.as_deref())?;
         check_key_version(&replica, api_version)?;
@@ -73,12 +74,15 @@ impl TabletService {
             return Ok(None);
         };
         let keys: Vec<&[u8]> = entry.keys.iter().map(|key| &key[..]).collect();
-        let values = multi_get(&*store, &keys, reach)
+        let mut values = EncodedValues::default();
+        let complete = store
+            .multi_get(&keys, reach, &mut |_, value| values.push(value))
             .inspect_err(|_| self.metrics.lookup_failed(replica.metrics()))?;
-        if values.is_some() {
-            self.metrics.looked_up(replica.metrics());
+        if !complete {
+            return Ok(None);
         }
-        Ok(values)
+        self.metrics.looked_up(replica.metrics());
+        Ok(Some(values))
     }
 }
 
@@ -100,9 +104,9 @@ fn check_not_mixed(request: &pb::LookupRequest) -> Result<(), Refusal> {
 pub(super) type Entry = (TableBucket, pb::PbLookupReqForBucket);
 
 /// One entry per bucket.
-pub(super) fn entries_of(request: &pb::LookupRequest) -> Vec<Entry> {
+pub(super) fn entries_of(request: pb::LookupRequest) -> Vec<Entry> {
     let table_id = request.table_id.unwrap_or_default();
-    last_of_each_bucket(request.buckets_req.clone(), |entry| {
+    last_of_each_bucket(request.buckets_req, |entry| {
         table_bucket(
             table_id,
             entry.partition_id,
@@ -111,56 +115,115 @@ pub(super) fn entries_of(request: &pb::LookupRequest) -> Vec<Entry> {
     })
 }
 
-/// Values in the order of the keys, all of them parts of one buffer.
-fn multi_get(
-    store: &dyn KvStore,
-    keys: &[&[u8]],
-    reach: Reach,
-) -> Result<Option<Vec<pb::PbValue>>, Refusal> {
-    let mut bytes = Vec::new();
-    let mut ranges: Vec<Option<Range<usize>>> = vec![None; keys.len()];
-    let complete = store.multi_get(keys, reach, &mut |index, value| {
-        // No value is empty: it begins with its schema id.
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            let start = bytes.len();
-            bytes.extend_from_slice(value);
-            ranges[index] = Some(start..bytes.len());
-        }
-    })?;
-    if !complete {
-        return Ok(None);
+/// The `values` of an answer as they are on the wire: the only copy that is made of
+/// what the store holds.
+#[derive(Debug, Default)]
+pub(super) struct EncodedValues {
+    bytes: Vec<u8>,
+}
+
+impl EncodedValues {
+    /// Adds the value of the next key.
+    pub fn push(&mut self, value: Option<&[u8]>) {
+        /// Field `values` of `PbLookupRespForBucket`, and of `PbValue`.
+        const VALUES: u32 = 5;
+        const VALUE: u32 = 1;
+        encode_key(VALUES, WireType::LengthDelimited, &mut self.bytes);
+        // No stored value is empty: it begins with its schema id.
+        let Some(value) = value.filter(|value| !value.is_empty()) else {
+            encode_varint(0, &mut self.bytes);
+            return;
+        };
+        let length = value.len() as u64;
+        let inner = key_len(VALUE) + encoded_len_varint(length) + value.len();
+        encode_varint(inner as u64, &mut self.bytes);
+        encode_key(VALUE, WireType::LengthDelimited, &mut self.bytes);
+        encode_varint(length, &mut self.bytes);
+        self.bytes.extend_from_slice(value);
     }
-    let bytes = Bytes::from(bytes);
-    let value = |range: Option<Range<usize>>| pb::PbValue {
-        values: range.map(|range| bytes.slice(range)),
-    };
-    Ok(Some(ranges.into_iter().map(value).collect()))
 }
 
 /// One answer per entry.
-pub(super) fn answer(
-    entries: &[Entry],
-    answers: Vec<Result<Vec<pb::PbValue>, Refusal>>,
-) -> Response {
-    let buckets_resp = entries
-        .iter()
-        .zip(answers)
-        .map(|((_, entry), answer)| {
-            let mut response = pb::PbLookupRespForBucket {
-                partition_id: entry.partition_id,
-                bucket_id: entry.bucket_id,
-                original_partition_name: entry.original_partition_name.clone(),
-                ..pb::PbLookupRespForBucket::default()
-            };
-            match answer {
-                Ok(values) => response.values = values,
-                Err(refusal) => {
-                    response.error_code = Some(refusal.code);
-                    response.error_message = Some(refusal.message);
-                }
+pub(super) fn answer(entries: &[Entry], answers: Vec<Result<EncodedValues, Refusal>>) -> Response {
+    /// Field `buckets_resp` of `LookupResponse`.
+    const BUCKETS: u32 = 1;
+    let mut segments = Vec::with_capacity(2 * entries.len());
+    for ((_, entry), answer) in entries.iter().zip(answers) {
+        let mut response = pb::PbLookupRespForBucket {
+            partition_id: entry.partition_id,
+            bucket_id: entry.bucket_id,
+            original_partition_name: entry.original_partition_name.clone(),
+            ..pb::PbLookupRespForBucket::default()
+        };
+        let values = answer.unwrap_or_else(|refusal| {
+            response.error_code = Some(refusal.code);
+            response.error_message = Some(refusal.message);
+            EncodedValues::default()
+        });
+        // The fields of a message may come in any order: the values come last.
+        let mut head = Vec::with_capacity(32);
+        let length = response.encoded_len() + values.bytes.len();
+        encode_key(BUCKETS, WireType::LengthDelimited, &mut head);
+        encode_varint(length as u64, &mut head);
+        response.encode_raw(&mut head);
+        segments.push(Segment::Bytes(head.into()));
+        if !values.bytes.is_empty() {
+            segments.push(Segment::Bytes(values.bytes.into()));
+        }
+    }
+    Response::Success(segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_what_the_message_types_would_write() {
+        let entry = |bucket_id, name: Option<&str>| pb::PbLookupReqForBucket {
+            partition_id: Some(1 << 40),
+            bucket_id: Some(bucket_id),
+            original_partition_name: name.map(str::to_owned),
+            ..pb::PbLookupReqForBucket::default()
+        };
+        let bucket = |bucket_id| table_bucket(9, Some(1 << 40), bucket_id);
+        let entries = [
+            (bucket(0), entry(0, None)),
+            (bucket(300), entry(300, Some("p"))),
+            (bucket(2), entry(2, None)),
+        ];
+        let long = vec![7; 300];
+        let mut values = EncodedValues::default();
+        values.push(Some(&long));
+        values.push(None);
+        values.push(Some(&[1, 0]));
+        let answers = vec![
+            Ok(values),
+            Err(Refusal::new(43, "why")),
+            Ok(EncodedValues::default()),
+        ];
+        let Response::Success(segments) = answer(&entries, answers) else {
+            panic!("an error");
+        };
+        let mut bytes = Vec::new();
+        for segment in segments {
+            match segment {
+                Segment::Bytes(part) => bytes.extend_from_slice(&part),
+                Segment::File { .. } => panic!("a file"),
             }
-            response
-        })
-        .collect();
-    success(&pb::LookupResponse { buckets_resp })
+        }
+        let answered = pb::LookupResponse::decode(bytes.as_slice()).unwrap();
+        let [found, refused, nothing] = answered.buckets_resp.as_slice() else {
+            panic!("{answered:?}");
+        };
+        let values: Vec<_> = found.values.iter().map(|v| v.values.as_deref()).collect();
+        assert_eq!(values, [Some(long.as_slice()), None, Some(&[1, 0])]);
+        assert_eq!(found.partition_id, Some(1 << 40));
+        assert_eq!(
+            (refused.bucket_id, refused.error_code),
+            (Some(300), Some(43))
+        );
+        assert_eq!(refused.original_partition_name.as_deref(), Some("p"));
+        assert_eq!((nothing.bucket_id, nothing.values.len()), (Some(2), 0));
+    }
 }

@@ -12,7 +12,7 @@ use mainstem_protocol::messages as pb;
 use mainstem_types::partition::{PartitionValue, values_of_name};
 use mainstem_types::{PartitionId, TableBucket, TypeKind};
 
-use super::lookup::{answer, entries_of};
+use super::lookup::{EncodedValues, answer, entries_of};
 use super::write::{Written, answer_when_committed, check_acks};
 use super::{Refusal, TabletService, check_key_version, check_not_historical, off_the_runtime};
 use crate::replica::{AppendOutcome, Replica};
@@ -20,7 +20,7 @@ use crate::replica::{AppendOutcome, Replica};
 /// What became of an entry before its insert is committed.
 enum Found {
     /// Nothing was inserted.
-    All(Vec<pb::PbValue>),
+    All(Vec<Option<Vec<u8>>>),
     /// These keys are looked up again when the insert is committed.
     Inserted(Arc<Replica>),
 }
@@ -38,31 +38,31 @@ impl TabletService {
         if let Err(refusal) = check_acks(acks) {
             return Reply::Now(refusal.into());
         }
-        let entries = entries_of(&request);
-        let mut found = Vec::with_capacity(entries.len());
+        let entries = entries_of(request);
+        let mut found: Vec<Option<Found>> = Vec::with_capacity(entries.len());
         let written = off_the_runtime(|| {
-            let inserted = entries.iter().map(|(bucket, entry)| {
-                let (outcome, replica, keys) = self.insert(bucket, entry, acks, api_version)?;
-                found.push(keys);
-                Ok((outcome, replica))
-            });
-            let mut written = Vec::with_capacity(entries.len());
-            for entry in inserted {
-                written.push(Written::new(entry, acks));
-            }
-            written
+            let insert = |(bucket, entry): &(_, _)| {
+                let inserted = self.insert(bucket, entry, acks, api_version);
+                let (written, values) = match inserted {
+                    Ok((outcome, replica, values)) => (Ok((outcome, replica)), Some(values)),
+                    Err(refusal) => (Err(refusal), None),
+                };
+                found.push(values);
+                Written::new(written, acks)
+            };
+            entries.iter().map(insert).collect()
         });
-        let mut found = found.into_iter();
         answer_when_committed(written, timeout_ms, move |outcomes| {
             let answers = outcomes
                 .into_iter()
                 .zip(&entries)
-                .map(|(outcome, (_, entry))| {
+                .zip(found)
+                .map(|((outcome, (_, entry)), found)| {
                     outcome?;
-                    match found.next() {
-                        Some(Found::All(values)) => Ok(values),
-                        Some(Found::Inserted(replica)) => look_up(&replica, entry),
-                        None => Err(Refusal::new(-1, "an entry got lost")),
+                    match found {
+                        Some(Found::All(values)) => Ok(encoded(&values)),
+                        Some(Found::Inserted(replica)) => Ok(encoded(&look_up(&replica, entry)?)),
+                        None => Err(Refusal::new(-1, "the outcome of an entry got lost")),
                     }
                 })
                 .collect();
@@ -87,7 +87,7 @@ impl TabletService {
             .keys
             .iter()
             .zip(&values)
-            .filter(|(key, value)| value.values.is_none() && seen.insert(*key))
+            .filter(|(key, value)| value.is_none() && seen.insert(*key))
             .map(|(key, _)| key)
             .collect();
         if missing.is_empty() {
@@ -122,9 +122,16 @@ impl TabletService {
         let mut bytes = Vec::new();
         for key in keys {
             let mut row: Vec<Value<'_>> = vec![Value::Null; schema.columns.len()];
-            // The reference also takes a key with bytes behind it; its row would have
-            // another key once it is built from the changelog.
             let values = table.key().decode(key).map_err(|e| undecodable(&e))?;
+            // The reference also takes a key with bytes behind it, or with numbers in
+            // more bytes than they need; the row would have another key once it is
+            // built from the changelog.
+            bytes.clear();
+            let encoded = table.key().encode(&values, &mut bytes);
+            encoded.map_err(|e| undecodable(&e))?;
+            if bytes != *key {
+                return Err(undecodable(&"the key is not as its values are encoded"));
+            }
             for (column, value) in table.key().columns().iter().zip(values) {
                 row[*column] = value;
             }
@@ -203,14 +210,16 @@ fn key_columns(table: &KvTable) -> Vec<i32> {
 fn look_up(
     replica: &Replica,
     entry: &pb::PbLookupReqForBucket,
-) -> Result<Vec<pb::PbValue>, Refusal> {
+) -> Result<Vec<Option<Vec<u8>>>, Refusal> {
     let (writer, _) = replica.lock_rows()?;
     let keys: Vec<&[u8]> = entry.keys.iter().map(|key| &key[..]).collect();
-    let values = writer.look_up(&keys)?;
-    Ok(values
-        .into_iter()
-        .map(|value| pb::PbValue {
-            values: value.map(Bytes::from),
-        })
-        .collect())
+    Ok(writer.look_up(&keys)?)
+}
+
+fn encoded(values: &[Option<Vec<u8>>]) -> EncodedValues {
+    let mut encoded = EncodedValues::default();
+    for value in values {
+        encoded.push(value.as_deref());
+    }
+    encoded
 }
