@@ -188,7 +188,7 @@ fn add_column(name: &str, data_type: &DataType) -> Result<AddColumn> {
     })
 }
 
-async fn add_columns(
+pub async fn add_columns(
     connection: &FlussConnection,
     path: &TablePath,
     columns: &[(&str, DataType)],

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fluss::client::{EARLIEST_OFFSET, FlussAdmin, FlussTable, LogScanner, TableScan};
 use fluss::metadata::DataType;
-use fluss::record::{ChangeType, ScanRecord};
+use fluss::record::ChangeType;
 use fluss::row::InternalRow;
 use fluss::rpc::message::OffsetSpec;
 
@@ -24,6 +24,7 @@ pub struct Read {
     pub bucket: i32,
     pub offset: i64,
     pub timestamp: i64,
+    pub change: ChangeType,
     pub cells: Vec<Value>,
 }
 
@@ -113,29 +114,38 @@ pub async fn until(
 
 /// One poll. Every record of a log table is an append.
 pub async fn poll(scanner: &LogScanner, types: &[DataType]) -> Result<Vec<Read>> {
+    let reads = poll_changes(scanner, types).await?;
+    for read in &reads {
+        check::equal(
+            "change type of a log table's record",
+            &ChangeType::AppendOnly,
+            &read.change,
+        )?;
+    }
+    Ok(reads)
+}
+
+/// One poll, of records of any change type.
+pub async fn poll_changes(scanner: &LogScanner, types: &[DataType]) -> Result<Vec<Read>> {
     let records = scanner.poll(POLL).await.context("poll")?;
     let mut reads = Vec::with_capacity(records.count());
     for (bucket, records) in records.into_records_by_buckets() {
         for record in records {
-            check::equal(
-                "change type of a log table's record",
-                &ChangeType::AppendOnly,
-                record.change_type(),
-            )?;
             reads.push(Read {
                 partition: bucket.partition_id(),
                 bucket: bucket.bucket_id(),
                 offset: record.offset(),
                 timestamp: record.timestamp(),
-                cells: cells(&record, types)?,
+                change: *record.change_type(),
+                cells: row_cells(record.row(), types)?,
             });
         }
     }
     Ok(reads)
 }
 
-fn cells(record: &ScanRecord, types: &[DataType]) -> Result<Vec<Value>> {
-    let row = record.row();
+/// All cells of a row, whose columns have these types.
+pub fn row_cells(row: &dyn InternalRow, types: &[DataType]) -> Result<Vec<Value>> {
     check::equal("fields of a row", &types.len(), &row.get_field_count())?;
     types
         .iter()

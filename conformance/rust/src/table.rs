@@ -20,6 +20,9 @@ pub fn config(server: &str) -> Config {
         writer_acks: "all".to_string(),
         // Half of the default: the checks wait for many small batches.
         writer_batch_timeout_ms: 10,
+        // A lookup waits that long for others to share its request: 100 ms by
+        // default, and most lookups here stand alone.
+        lookup_batch_timeout_ms: 1,
         ..Config::default()
     }
 }

@@ -2,16 +2,16 @@
 //! was written and what was read are compared in this form.
 
 use anyhow::{Context, Result, bail};
-use fluss::metadata::DataType;
+use fluss::metadata::{DataType, MapType, RowType};
 use fluss::row::binary_array::FlussArrayWriter;
 use fluss::row::binary_map::FlussMapWriter;
 use fluss::row::{
-    DataGetters, Date, Datum, Decimal, GenericRow, InternalArray, InternalMap, Time, TimestampLtz,
-    TimestampNtz,
+    ArrayView, DataGetters, Date, Datum, Decimal, FlussArray, GenericRow, InternalArray,
+    InternalMap, MapView, Time, TimestampLtz, TimestampNtz,
 };
 
 /// Floats are held by their bits: NaN equals NaN, and −0.0 differs from 0.0.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
     Null,
     Bool(bool),
@@ -140,26 +140,62 @@ impl Value {
                 )
             }
             DataType::Array(t) => {
-                let array = from.get_array(position)?;
-                read_all(&array, array.size(), t.get_element_type()).map(Value::Array)?
+                Value::Array(read_array(from.get_array(position)?, t.get_element_type())?)
             }
-            DataType::Map(t) => {
-                let map = from.get_map(position)?;
-                let keys = read_all(map.key_array(), map.size(), t.key_type())?;
-                let values = read_all(map.value_array(), map.size(), t.value_type())?;
-                Value::Map(keys.into_iter().zip(values).collect())
-            }
-            DataType::Row(t) => {
-                let row = from.get_row(position)?;
-                let fields = t
-                    .field_types()
-                    .enumerate()
-                    .map(|(field, field_type)| Value::read(&row, field, field_type))
-                    .collect::<Result<Vec<_>>>()?;
-                Value::Row(fields)
-            }
+            DataType::Map(t) => read_map(from.get_map(position)?, t)?,
+            DataType::Row(t) => read_row(&from.get_row(position)?, t)?,
         })
     }
+}
+
+fn read_row(row: &dyn DataGetters, row_type: &RowType) -> Result<Value> {
+    let fields = row_type
+        .field_types()
+        .enumerate()
+        .map(|(field, field_type)| Value::read(row, field, field_type))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Value::Row(fields))
+}
+
+fn read_array(array: ArrayView<'_>, element: &DataType) -> Result<Vec<Value>> {
+    match array {
+        ArrayView::Binary(array) => read_binary(&array, element),
+        ArrayView::Columnar(array) => read_all(&array, array.size(), element),
+    }
+}
+
+fn read_map(map: MapView<'_>, map_type: &MapType) -> Result<Value> {
+    let (key_type, value_type) = (map_type.key_type(), map_type.value_type());
+    let (keys, values) = match map {
+        MapView::Binary(map) => (
+            read_binary(map.key_array(), key_type)?,
+            read_binary(map.value_array(), value_type)?,
+        ),
+        MapView::Columnar(map) => (
+            read_all(map.key_array(), map.size(), key_type)?,
+            read_all(map.value_array(), map.size(), value_type)?,
+        ),
+    };
+    Ok(Value::Map(keys.into_iter().zip(values).collect()))
+}
+
+/// The arrays of COMPACTED rows do not know their element's type, so that rows
+/// and maps in them must be asked for by type.
+fn read_binary(array: &FlussArray, element: &DataType) -> Result<Vec<Value>> {
+    (0..array.size())
+        .map(|position| match element {
+            _ if array.is_null_at(position) => Ok(Value::Null),
+            DataType::Row(t) => read_row(&array.get_row(position, t)?, t),
+            DataType::Map(t) => {
+                let map = array.get_map(position, t.key_type(), t.value_type())?;
+                read_map(MapView::Binary(map), t)
+            }
+            DataType::Array(t) => {
+                read_binary(&array.get_array(position)?, t.get_element_type()).map(Value::Array)
+            }
+            scalar => Value::read(array, position, scalar),
+        })
+        .collect()
 }
 
 fn read_all(from: &dyn DataGetters, size: usize, element: &DataType) -> Result<Vec<Value>> {
