@@ -1,6 +1,9 @@
 //! What the fuzz targets run, as functions: they return nothing, and must neither
 //! panic nor take memory out of proportion to their input.
 
+mod requests_of_rows;
+mod rows;
+
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +20,9 @@ use mainstem_protocol::frame::{
 use mainstem_protocol::messages::*;
 use mainstem_protocol::{ApiKey, RequestHeader, ResponseFrame, decode};
 use mainstem_types::{LogFormat, Schema};
+
+pub use requests_of_rows::{request_seed, row_requests};
+pub use rows::{key, put, put_seed, row};
 
 /// What decompressed batches may take here.
 const DECOMPRESSED_BYTES_MAX: usize = 1 << 20;
@@ -149,7 +155,7 @@ decoders! {
 }
 
 /// A schema with every data type, nested ones too.
-fn schema() -> &'static (Schema, Arc<SchemaLayout>) {
+pub(crate) fn schema() -> &'static (Schema, Arc<SchemaLayout>) {
     static SCHEMA: OnceLock<(Schema, Arc<SchemaLayout>)> = OnceLock::new();
     SCHEMA.get_or_init(|| {
         let json = include_bytes!("../testdata/schema.json");
@@ -337,7 +343,7 @@ fn any_literal(bytes: &mut &[u8]) -> Value<'static> {
 }
 
 /// The next byte; 0 when there are no more.
-fn next(bytes: &mut &[u8]) -> u8 {
+pub(crate) fn next(bytes: &mut &[u8]) -> u8 {
     let Some((first, rest)) = bytes.split_first() else {
         return 0;
     };

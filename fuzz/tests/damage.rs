@@ -10,6 +10,8 @@ use mainstem_fuzz::*;
 type Target = fn(&[u8]);
 
 const ROUNDS: usize = 20_000;
+/// For targets that start a server.
+const FEW_ROUNDS: usize = 2_000;
 
 /// xorshift64: the same damage in every run.
 struct Random(u64);
@@ -47,10 +49,14 @@ impl Random {
 }
 
 fn run(target: Target, seeds: &[Vec<u8>]) {
+    run_rounds(target, seeds, ROUNDS);
+}
+
+fn run_rounds(target: Target, seeds: &[Vec<u8>], rounds: usize) {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     assert!(!seeds.is_empty());
     seeds.iter().for_each(|seed| target(seed));
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let mut bytes = match random.below(8) {
             0 => (0..random.below(300))
                 .map(|_| random.next() as u8)
@@ -176,6 +182,42 @@ fn arrow_messages_and_rows_of_sound_batches() {
 #[test]
 fn kv_batches() {
     run(kv_batch, &bodies("request", 12));
+}
+
+#[test]
+fn rows_of_every_format() {
+    let seeds: Vec<Vec<u8>> = (0..3_u8)
+        .flat_map(|format| [10, 60, 200].map(|length| [vec![format], vec![0; length]].concat()))
+        .collect();
+    run(row, &seeds);
+}
+
+#[test]
+fn keys_of_every_encoding() {
+    let seeds: Vec<Vec<u8>> = (0..=255_u8)
+        .flat_map(|choice| {
+            [vec![choice, 1], vec![choice, 3, b'a', b'b', b'c', 2, 1, b'x', 4], vec![choice; 40]]
+        })
+        .collect();
+    run(key, &seeds);
+}
+
+#[test]
+fn puts_into_tables_of_every_engine() {
+    let seeds: Vec<Vec<u8>> = (0..8).map(put_seed).collect();
+    run(put, &seeds);
+}
+
+#[test]
+fn requests_about_rows() {
+    let recorded = bodies("request", 12);
+    let mut seeds = vec![request_seed(); 100];
+    for (number, body) in recorded.iter().enumerate().take(200) {
+        let body = &body[1..];
+        let length = (body.len() as u16).to_le_bytes();
+        seeds.push([&[number as u8], &length[..], body].concat());
+    }
+    run_rounds(row_requests, &seeds, FEW_ROUNDS);
 }
 
 #[test]

@@ -313,7 +313,9 @@ impl Client {
     }
 }
 
-pub(crate) fn read_answer<R: Message + Default + Required + Shaped>(answer: Answer) -> Result<R, Refused> {
+pub(crate) fn read_answer<R: Message + Default + Required + Shaped>(
+    answer: Answer,
+) -> Result<R, Refused> {
     match answer {
         Answer::Success { body, .. } => {
             Ok(decode(body).unwrap_or_else(|error| panic!("an answer of another form: {error}")))

@@ -59,7 +59,9 @@ impl PutSource {
     /// If the row is not of the schema.
     pub fn row(&self, row: &[Value<'_>]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let encoded = self.format.encode(row, self.schema.columns.as_slice(), &mut bytes);
+        let encoded = self
+            .format
+            .encode(row, self.schema.columns.as_slice(), &mut bytes);
         encoded.expect("a row of the schema");
         bytes
     }

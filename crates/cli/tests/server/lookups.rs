@@ -204,7 +204,9 @@ fn a_name_of_an_expired_partition_is_refused_for_a_bucket_that_is_not_historical
     }
     let mut request = table.lookup([(None, 0, &keys[..]), (None, 0, &keys)]);
     request.buckets_req[1].original_partition_name = Some("2024".to_owned());
-    let refused = client.try_lookup(&request).expect_err("one of two is named");
+    let refused = client
+        .try_lookup(&request)
+        .expect_err("one of two is named");
     assert_eq!(refused.code, -1);
     let mut put = table.put([(None, 0, &table.puts().numbers([1])[..])]);
     put.buckets_req[0].original_partition_name = Some("2024".to_owned());
@@ -312,7 +314,9 @@ fn a_key_that_cannot_be_decoded_inserts_nothing() {
     let (_server, mut client, table) = server_with(&keyed_ab(1));
     let good = key(&table, 1);
     let trailing = [&good[..], &[0]].concat();
-    for bad in [vec![], vec![0xFF], vec![0xFF; 9], trailing] {
+    // The same number in more bytes than it needs.
+    let longer = [&[good[0] | 0x80][..], &[0]].concat();
+    for bad in [vec![], vec![0xFF], vec![0xFF; 9], trailing, longer] {
         let keys = [good.clone(), bad.clone()];
         assert_eq!(
             look_up_or_insert(&mut client, &table, &keys),

@@ -67,7 +67,10 @@ fn writers_readers_and_lookups_wait_for_the_sync() {
             read[0].changes,
             [(0, 1, 1, "a".to_owned()), (1, 1, 2, "b".to_owned())]
         );
-        assert_eq!(server.look_up(1, 0, &[2, 1]), Ok(vec![text("b"), text("a")]));
+        assert_eq!(
+            server.look_up(1, 0, &[2, 1]),
+            Ok(vec![text("b"), text("a")])
+        );
         assert_eq!(limited_rows(&server).len(), 2);
         assert_eq!(scan(&server).log_offset, Some(2));
         assert_eq!(count(&server), 2);
@@ -99,7 +102,12 @@ fn a_put_builds_on_the_ones_before_that_nobody_sees_yet() {
     let fetched = server.fetched(&Fetch::of(1).bucket(0, 0));
     let types: Vec<u8> = read_changes(&fetched[0])
         .iter()
-        .flat_map(|batch| batch.changes.iter().map(|(_, change_type, ..)| *change_type))
+        .flat_map(|batch| {
+            batch
+                .changes
+                .iter()
+                .map(|(_, change_type, ..)| *change_type)
+        })
         .collect();
     assert_eq!(types, [1, 2, 3, 4, 1]);
     assert_eq!(server.look_up(1, 0, &[1, 2]), Ok(vec![text("c"), None]));
@@ -122,7 +130,10 @@ fn no_record_is_shown_before_its_row_is_stored() {
     assert_eq!((replica.high_watermark(), replica.log_end_offset()), (1, 3));
     assert!(server.is_answered(&mut writing));
     assert_eq!(put_outcome(writing.answer()), Err(10));
-    assert_eq!(server.fetched(&Fetch::of(1).bucket(0, 1))[0].records.len(), 0);
+    assert_eq!(
+        server.fetched(&Fetch::of(1).bucket(0, 1))[0].records.len(),
+        0
+    );
     // While the rows cannot be opened, nobody is told what they were before.
     server.replicas.maintain();
     assert_eq!(server.look_up(1, 0, &[1]), Err(11));
@@ -140,7 +151,11 @@ fn no_record_is_shown_before_its_row_is_stored() {
 fn a_repeated_put_waits_for_the_sync_of_the_first_and_changes_nothing() {
     let (_disk, server) = start();
     let mut first = server.put(1, 0, put_batch(7, 0, &[upsert(1, "a")]));
-    let mut second = server.put(1, 0, put_batch(7, 0, &[upsert(1, "other"), upsert(2, "more")]));
+    let mut second = server.put(
+        1,
+        0,
+        put_batch(7, 0, &[upsert(1, "other"), upsert(2, "more")]),
+    );
     assert!(!server.is_answered(&mut first) && !server.is_answered(&mut second));
     server.sync();
     assert!(server.is_answered(&mut first) && server.is_answered(&mut second));
@@ -156,14 +171,23 @@ fn a_repeated_put_waits_for_the_sync_of_the_first_and_changes_nothing() {
 #[test]
 fn a_server_that_is_closed_has_nothing_to_replay() {
     let (disk, server) = start();
-    assert_eq!(server.put_synced(1, 0, &[upsert(1, "a"), upsert(2, "b")]), Ok(2));
+    assert_eq!(
+        server.put_synced(1, 0, &[upsert(1, "a"), upsert(2, "b")]),
+        Ok(2)
+    );
     assert_eq!(server.put_synced(1, 0, &[(2, None)]), Ok(3));
     let engine = server.engine.clone();
     server.replicas.close_all();
     drop(server);
     let disk = disk.power_loss(Survival::Nothing);
     let before = disk.operations();
-    let server = Server::start_with(Arc::new(disk.clone()), engine, &keyed(1), log_config(), 9_000_000);
+    let server = Server::start_with(
+        Arc::new(disk.clone()),
+        engine,
+        &keyed(1),
+        log_config(),
+        9_000_000,
+    );
     assert_eq!(server.look_up(1, 0, &[1, 2]), Ok(vec![text("a"), None]));
     assert_eq!(count(&server), 1);
     assert_eq!(disk.operations(), before, "nothing is written");
@@ -189,7 +213,13 @@ fn a_start_with_many_tables_opens_no_store() {
     };
     engine.set_faults(failing);
     let before = disk.operations();
-    let server = Server::start_with(Arc::new(disk.clone()), engine, &catalog, log_config(), 9_000_000);
+    let server = Server::start_with(
+        Arc::new(disk.clone()),
+        engine,
+        &catalog,
+        log_config(),
+        9_000_000,
+    );
     let replicas = (0..500).map(|bucket| server.replica(1, bucket));
     assert!(replicas.into_iter().all(|replica| !replica.rows_are_open()));
     assert_eq!(disk.operations(), before);
@@ -235,13 +265,19 @@ fn idle_rows_are_closed_and_opened_again() {
 #[test]
 fn a_scan_between_two_calls_keeps_its_view_while_rows_are_idle() {
     let (_disk, server) = start();
-    assert_eq!(server.put_synced(1, 0, &[upsert(1, "a"), upsert(2, "b")]), Ok(2));
+    assert_eq!(
+        server.put_synced(1, 0, &[upsert(1, "a"), upsert(2, "b")]),
+        Ok(2)
+    );
     let first = scanned(server.at_once(1061, open_scan(1, None, 0, 1))).expect("rows");
     assert_eq!(server.put_synced(1, 0, &[upsert(2, "c")]), Ok(4));
     server.clock.advance_ms(60_000);
     server.replicas.maintain();
     let id = first.id.expect("an id");
     let rest = scanned(server.at_once(1061, go_on(&id, 1))).expect("rows");
-    assert_eq!([first.rows, rest.rows].concat(), [(1, "a".to_owned()), (2, "b".to_owned())]);
+    assert_eq!(
+        [first.rows, rest.rows].concat(),
+        [(1, "a".to_owned()), (2, "b".to_owned())]
+    );
     assert_eq!(server.look_up(1, 0, &[2]), Ok(vec![text("c")]));
 }

@@ -21,7 +21,10 @@ fn whoever_uses_a_table_that_is_dropped_is_told_at_once() {
     put_table(&catalog, &TableSpec::keyed(1, "t", 1));
     let disk = disk(1);
     let server = Server::start(&disk, &catalog, log_config());
-    assert_eq!(server.put_synced(1, 0, &[upsert(1, "a"), upsert(2, "b")]), Ok(2));
+    assert_eq!(
+        server.put_synced(1, 0, &[upsert(1, "a"), upsert(2, "b")]),
+        Ok(2)
+    );
     let scan = scanned(server.at_once(1061, open_scan(1, None, 0, 1))).expect("rows");
     let mut reading = server.fetch(&Fetch::of(1).bucket(0, 2).waiting(1, 60_000));
     let mut writing = server.put(1, 0, put_batch(7, 0, &[upsert(1, "b")]));
@@ -55,8 +58,14 @@ fn a_request_that_holds_a_replica_while_it_is_dropped_makes_no_files() {
     let replica = server.replica(1, 0);
     let (rows, _) = replica.rows().expect("it leads");
     drop_table(&catalog, "t");
-    assert_eq!(replica.lock_rows().err().map(|refusal| refusal.code), Some(12));
-    assert_eq!(replica.open_store().err().map(|refusal| refusal.code), Some(12));
+    assert_eq!(
+        replica.lock_rows().err().map(|refusal| refusal.code),
+        Some(12)
+    );
+    assert_eq!(
+        replica.open_store().err().map(|refusal| refusal.code),
+        Some(12)
+    );
     assert!(!rows.is_open());
     replica.maintain_rows(0, 0);
     assert!(disk.list(Path::new(ROWS_DIR)).unwrap().is_empty());
@@ -155,7 +164,13 @@ fn a_start_removes_rows_that_dropped_tables_left_and_nothing_else() {
     }
     let rest = catalog();
     tables(&rest);
-    let server = Server::start_with(Arc::new(disk.clone()), engine, &rest, log_config(), 2_000_000);
+    let server = Server::start_with(
+        Arc::new(disk.clone()),
+        engine,
+        &rest,
+        log_config(),
+        2_000_000,
+    );
     let kept = [store_of("t1/b0"), store_of("t5/p20/b0")];
     assert_eq!(server.engine.directories(), kept);
     assert_eq!(server.look_up(1, 0, &[1]), Ok(vec![Some("a".to_owned())]));
@@ -189,7 +204,13 @@ fn a_crash_while_a_table_is_dropped_leaves_nothing_that_matters() {
         let disk = disk.power_loss(Survival::Seeded(number));
         let rest = catalog();
         put_table(&rest, &TableSpec::keyed(2, "other", 1));
-        let server = Server::start_with(Arc::new(disk.clone()), engine, &rest, log_config(), 2_000_000);
+        let server = Server::start_with(
+            Arc::new(disk.clone()),
+            engine,
+            &rest,
+            log_config(),
+            2_000_000,
+        );
         assert_eq!(server.look_up(2, 0, &[1]), Ok(vec![Some("a".to_owned())]));
         assert_eq!(server.engine.directories(), [store_of("t2/b0")], "{number}");
         for root in [LOG_DIR, ROWS_DIR] {

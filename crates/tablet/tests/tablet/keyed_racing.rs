@@ -18,7 +18,9 @@ const PUTS: i32 = 150;
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn ask(service: &Arc<TabletService>, client: u64, api_key: i16, body: Bytes) -> Response {
-    let call: Call = service.call(&session(client), request(api_key, body)).into();
+    let call: Call = service
+        .call(&session(client), request(api_key, body))
+        .into();
     call.ready().await
 }
 
@@ -54,21 +56,41 @@ async fn look(service: Arc<TabletService>, client: u64, acknowledged: Arc<Vec<At
     let keys: Vec<i64> = (0..KEYS).collect();
     let mut last = vec![-1; keys.len()];
     while last.iter().any(|version| *version < i64::from(PUTS) - 1) {
-        let promised: Vec<i64> =
-            acknowledged.iter().map(|version| version.load(Ordering::SeqCst)).collect();
+        let promised: Vec<i64> = acknowledged
+            .iter()
+            .map(|version| version.load(Ordering::SeqCst))
+            .collect();
         let found: Vec<i64> = if client.is_multiple_of(2) {
             let body = lookup(1, None, 0, &keys);
             let texts = looked_up(ask(&service, client, 1017, body).await, &keys);
-            texts.expect("a lookup").iter().map(|text| version(text.as_ref())).collect()
+            texts
+                .expect("a lookup")
+                .iter()
+                .map(|text| version(text.as_ref()))
+                .collect()
         } else {
             let body = open_scan(1, None, 0, 1 << 20);
-            let rows = scanned(ask(&service, client, 1061, body).await).expect("a scan").rows;
-            let text = |key| rows.iter().find(|(found, _)| found == key).map(|(_, text)| text);
+            let rows = scanned(ask(&service, client, 1061, body).await)
+                .expect("a scan")
+                .rows;
+            let text = |key| {
+                rows.iter()
+                    .find(|(found, _)| found == key)
+                    .map(|(_, text)| text)
+            };
             keys.iter().map(|key| version(text(key))).collect()
         };
         for (at, version) in found.iter().enumerate() {
-            assert!(*version >= last[at], "key {at} went back from {} to {version}", last[at]);
-            assert!(*version >= promised[at], "key {at}: {version}, not {}", promised[at]);
+            assert!(
+                *version >= last[at],
+                "key {at} went back from {} to {version}",
+                last[at]
+            );
+            assert!(
+                *version >= promised[at],
+                "key {at}: {version}, not {}",
+                promised[at]
+            );
         }
         last = found;
     }
@@ -90,7 +112,10 @@ async fn follow(service: Arc<TabletService>, client: u64) {
             let body = lookup(1, None, 0, &[*key]);
             let found = looked_up(ask(&service, client, 1017, body).await, &[*key]);
             let found = found.expect("a lookup");
-            assert!(version(found[0].as_ref()) >= version(Some(text)), "key {key}");
+            assert!(
+                version(found[0].as_ref()) >= version(Some(text)),
+                "key {key}"
+            );
         }
     }
     assert_eq!(next, end);
@@ -189,7 +214,11 @@ fn a_table_that_is_dropped_under_full_use_leaves_nothing() {
         // Files go on a thread of their own.
         let started = std::time::Instant::now();
         while !server.engine.directories().is_empty() {
-            assert!(started.elapsed() < LIMIT, "{:?}", server.engine.directories());
+            assert!(
+                started.elapsed() < LIMIT,
+                "{:?}",
+                server.engine.directories()
+            );
             std::thread::yield_now();
         }
     }

@@ -104,13 +104,15 @@ fn changes(bytes: &Bytes, schema: &Schema) -> Vec<Change> {
     let (keys, texts) = (reader(0), reader(1));
     let types = decoded.change_types.clone().expect("change types");
     (0..decoded.record_count)
-        .map(|at| match (keys.value(at).unwrap(), texts.value(at).unwrap()) {
-            (Value::BigInt(key), Value::String(text)) => {
-                let offset = decoded.base_offset + at as i64;
-                (offset, types[at], key, text.into_owned())
-            }
-            other => panic!("{other:?}"),
-        })
+        .map(
+            |at| match (keys.value(at).unwrap(), texts.value(at).unwrap()) {
+                (Value::BigInt(key), Value::String(text)) => {
+                    let offset = decoded.base_offset + at as i64;
+                    (offset, types[at], key, text.into_owned())
+                }
+                other => panic!("{other:?}"),
+            },
+        )
         .collect()
 }
 
@@ -136,7 +138,9 @@ pub fn put(table: i64, partition: Option<i64>, bucket: i32, acks: i32, records: 
 pub fn put_outcome(response: Response) -> Result<i64, i32> {
     let response = pb::PutKvResponse::decode(&*body(response)).unwrap();
     let entry = &response.buckets_resp[0];
-    entry.error_code.map_or(Ok(entry.log_end_offset.unwrap_or(-1)), Err)
+    entry
+        .error_code
+        .map_or(Ok(entry.log_end_offset.unwrap_or(-1)), Err)
 }
 
 /// A Lookup request for keys of one bucket.
@@ -240,7 +244,10 @@ pub fn limited(response: Response) -> Result<Vec<(i64, String)>, i32> {
         return Err(code);
     }
     let response = pb::LimitScanResponse::decode(Bytes::from(body(response))).unwrap();
-    assert_eq!((response.error_code, response.is_log_table), (None, Some(false)));
+    assert_eq!(
+        (response.error_code, response.is_log_table),
+        (None, Some(false))
+    );
     Ok(rows_of(response.records.unwrap()))
 }
 
@@ -278,7 +285,9 @@ pub fn statistics(table: i64, partition: Option<i64>, bucket: i32) -> Bytes {
 pub fn counted(response: Response) -> Result<i64, i32> {
     let response = pb::GetTableStatsResponse::decode(&*body(response)).unwrap();
     let entry = &response.buckets_resp[0];
-    entry.error_code.map_or(Ok(entry.row_count.unwrap_or(-1)), Err)
+    entry
+        .error_code
+        .map_or(Ok(entry.row_count.unwrap_or(-1)), Err)
 }
 
 impl Server {
@@ -296,7 +305,12 @@ impl Server {
     }
 
     /// Texts of keys of a bucket of a plain table, or the code. No time passes.
-    pub fn look_up(&self, table: i64, bucket: i32, keys: &[i64]) -> Result<Vec<Option<String>>, i32> {
+    pub fn look_up(
+        &self,
+        table: i64,
+        bucket: i32,
+        keys: &[i64],
+    ) -> Result<Vec<Option<String>>, i32> {
         let answer = self.at_once(1017, lookup(table, None, bucket, keys));
         looked_up(answer, keys)
     }

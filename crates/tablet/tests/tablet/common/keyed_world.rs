@@ -242,7 +242,9 @@ impl KeyedWorld {
             }
             let acknowledged = &ledger.acknowledged;
             let is_done = |one: &Pending| acknowledged.contains_key(&(stream.writer, one.sequence));
-            stream.pending.retain(|one| one.call.is_some() || !is_done(one));
+            stream
+                .pending
+                .retain(|one| one.call.is_some() || !is_done(one));
         }
     }
 
@@ -281,8 +283,15 @@ impl KeyedWorld {
     }
 
     fn may_fail(&self, at: usize, code: i32) {
-        let unopened = self.server.replicas.is_unopened(&self.places[at].table_bucket());
-        assert!([10, 11].contains(&code) || unopened, "{}: code {code}", self.what());
+        let unopened = self
+            .server
+            .replicas
+            .is_unopened(&self.places[at].table_bucket());
+        assert!(
+            [10, 11].contains(&code) || unopened,
+            "{}: code {code}",
+            self.what()
+        );
     }
 
     /// Reads a changelog on, up to the high watermark.
@@ -344,7 +353,11 @@ impl KeyedWorld {
             self.server.sync();
             let code = self.check_rows(at, &what);
             assert_eq!(code, Ok(()), "{what}: all is durable");
-            let replica = self.server.replicas.get(&place.table_bucket()).expect("a replica");
+            let replica = self
+                .server
+                .replicas
+                .get(&place.table_bucket())
+                .expect("a replica");
             assert_eq!(replica.high_watermark(), replica.log_end_offset(), "{what}");
             let ledger = &self.ledgers[at];
             let found: BTreeMap<_, _> = ledger
@@ -352,7 +365,11 @@ impl KeyedWorld {
                 .iter()
                 .map(|batch| ((batch.writer, batch.sequence), batch.next_offset))
                 .collect();
-            assert_eq!(found.len(), ledger.seen.len(), "{what}: a put is there twice");
+            assert_eq!(
+                found.len(),
+                ledger.seen.len(),
+                "{what}: a put is there twice"
+            );
             for (id, end) in &ledger.acknowledged {
                 assert_eq!(found.get(id), Some(end), "{what}: acknowledged put {id:?}");
             }
@@ -370,17 +387,28 @@ impl KeyedWorld {
         self.ledgers[at].reader = Fold::default();
         self.read(at)?;
         let ledger = &self.ledgers[at];
-        assert!(ledger.seen.starts_with(&seen), "{what}: the changelog has changed");
+        assert!(
+            ledger.seen.starts_with(&seen),
+            "{what}: the changelog has changed"
+        );
         let rows = ledger.reader.rows.clone();
         let expected: Vec<_> = keys.iter().map(|key| rows.get(key).cloned()).collect();
         assert_eq!(texts, expected, "{what}: looked up");
         let all: Vec<(i64, String)> = rows.into_iter().collect();
         let body = limit_scan(TABLE, place.partition, place.bucket);
-        assert_eq!(limited(self.server.at_once(1033, body))?, all, "{what}: limited");
+        assert_eq!(
+            limited(self.server.at_once(1033, body))?,
+            all,
+            "{what}: limited"
+        );
         let body = open_scan(TABLE, place.partition, place.bucket, 1 << 20);
         let scan = scanned(self.server.at_once(1061, body))?;
         let end = self.ledgers[at].reader.next_offset;
-        assert_eq!((scan.rows, scan.log_offset), (all.clone(), Some(end)), "{what}: scanned");
+        assert_eq!(
+            (scan.rows, scan.log_offset),
+            (all.clone(), Some(end)),
+            "{what}: scanned"
+        );
         let body = statistics(TABLE, place.partition, place.bucket);
         let count = counted(self.server.at_once(1059, body))?;
         assert_eq!(count, all.len() as i64, "{what}: counted");
@@ -410,7 +438,11 @@ impl KeyedWorld {
             assert_eq!(sent, acknowledged, "{what}, {place:?}");
             assert_eq!(sent.len(), ledger.seen.len(), "{what}, {place:?}");
             let replica = self.server.replicas.get(&place.table_bucket());
-            assert_eq!(replica.map(|replica| replica.waiting()), Some((0, 0)), "{what}");
+            assert_eq!(
+                replica.map(|replica| replica.waiting()),
+                Some((0, 0)),
+                "{what}"
+            );
         }
     }
 
@@ -443,7 +475,9 @@ impl Fold {
     /// Takes a batch, which has to be what the put of its writer does now.
     fn apply(&mut self, batch: &ChangeBatch, sent: &HashMap<(i64, i32), Vec<Op>>, what: &str) {
         let id = (batch.writer, batch.sequence);
-        let ops = sent.get(&id).unwrap_or_else(|| panic!("{what}: {id:?} was never sent"));
+        let ops = sent
+            .get(&id)
+            .unwrap_or_else(|| panic!("{what}: {id:?} was never sent"));
         let mut expected: Vec<Change> = Vec::new();
         let base = self.next_offset;
         for (key, text) in ops {
@@ -473,7 +507,9 @@ impl Fold {
 
 fn by_key(rows: &[(i64, String)]) -> Vec<Option<String>> {
     let rows: BTreeMap<_, _> = rows.iter().cloned().collect();
-    (0..KEYS as i64).map(|key| rows.get(&key).cloned()).collect()
+    (0..KEYS as i64)
+        .map(|key| rows.get(&key).cloned())
+        .collect()
 }
 
 fn start(
