@@ -16,7 +16,7 @@ pub struct RocksConfig {
     pub block_cache_bytes: u64,
     /// Bytes of all write buffers together; beyond it the largest are flushed.
     pub write_buffers_bytes: u64,
-    /// Bytes of one write buffer.
+    /// Bytes of one write buffer; a store that is hardly written to has a smaller one.
     pub write_buffer_bytes: u64,
     /// Write buffers of one store, the one in use and those that are being flushed.
     pub write_buffer_count: u32,
@@ -100,7 +100,9 @@ impl Default for RocksConfig {
         Self {
             block_cache_bytes: 256 << 20,
             write_buffers_bytes: 256 << 20,
-            write_buffer_bytes: 64 << 20,
+            // Larger ones cost more time for each read and write, as they do not fit the
+            // caches of the processor: 64 MiB a third more (random rows).
+            write_buffer_bytes: 32 << 20,
             // One in use, one being flushed, two for a burst meanwhile: a writer that
             // would have to wait is refused.
             write_buffer_count: 4,

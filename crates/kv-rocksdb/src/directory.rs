@@ -52,8 +52,8 @@ pub(crate) fn refuse_remains(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the directory and all that is in it. `CURRENT` goes last but for tables
-/// that are already gone, so that a half-removed store does not open as a whole one.
+/// Removes the directory and all that is in it. What a crash leaves of a half-removed
+/// one is damaged to an opening: files are missing, or `CURRENT` is.
 pub(crate) fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

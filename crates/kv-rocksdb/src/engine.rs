@@ -44,7 +44,10 @@ impl KvEngine for RocksEngine {
         let families = [(DEFAULT_COLUMN_FAMILY_NAME, self.options.clone())];
         let db = DB::open_cf_with_opts(&self.options, dir, families)
             .map_err(|failure| error::opening(dir, failure))?;
-        Ok(Arc::new(RocksStore::new(db)))
+        Ok(Arc::new(RocksStore::new(
+            db,
+            self.config.write_buffer_bytes,
+        )))
     }
 
     fn destroy(&self, dir: &Path) -> Result<()> {

@@ -1,7 +1,12 @@
 //! An open store.
+//!
+//! It begins with a small write buffer. When it has been written to for a while, the
+//! next buffers are of the size that was set: a server has many stores of which few
+//! are busy, and RocksDB allocates the filter of a buffer at once.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mainstem_kv::{KvSnapshot, KvStore, KvWrites, Reach, Result, StoreStatistics};
 use rocksdb::properties::{
@@ -14,8 +19,12 @@ use rocksdb::{
 };
 
 use crate::error;
-use crate::options::LEVEL0_SLOWDOWN;
+use crate::options::{FIRST_WRITE_BUFFER_BYTES, LEVEL0_SLOWDOWN};
 use crate::snapshot::RocksSnapshot;
+
+/// Written bytes after which a store is taken for a busy one. The first buffer has
+/// room for more, so that the change comes before the second one is made.
+const BUSY_AFTER_BYTES: u64 = FIRST_WRITE_BUFFER_BYTES / 4;
 
 /// An open RocksDB.
 pub(crate) struct RocksStore {
@@ -24,10 +33,14 @@ pub(crate) struct RocksStore {
     read_memory: ReadOptions,
     write_waiting: WriteOptions,
     write_at_once: WriteOptions,
+    /// Bytes of the write buffers of a busy store.
+    write_buffer_bytes: u64,
+    /// Bytes written since the opening.
+    written: AtomicU64,
 }
 
 impl RocksStore {
-    pub(crate) fn new(db: DB) -> Self {
+    pub(crate) fn new(db: DB, write_buffer_bytes: u64) -> Self {
         let mut read_memory = ReadOptions::default();
         read_memory.set_read_tier(ReadTier::BlockCache);
         let write = |no_slowdown| {
@@ -35,6 +48,8 @@ impl RocksStore {
             // The changelog is the log.
             options.disable_wal(true);
             options.set_no_slowdown(no_slowdown);
+            // Writes come in the order of keys, each of which is near the last one.
+            options.set_memtable_insert_hint_per_batch(true);
             options
         };
         Self {
@@ -43,6 +58,8 @@ impl RocksStore {
             read_memory,
             write_waiting: write(false),
             write_at_once: write(true),
+            write_buffer_bytes,
+            written: AtomicU64::new(0),
         }
     }
 
@@ -54,6 +71,19 @@ impl RocksStore {
         self.db
             .cf_handle(DEFAULT_COLUMN_FAMILY_NAME)
             .expect("it was opened by this name")
+    }
+
+    /// Counts written bytes, and makes the next write buffers larger once.
+    fn count_written(&self, bytes: u64) {
+        let before = self.written.fetch_add(bytes, Ordering::Relaxed);
+        let turns_busy = before < BUSY_AFTER_BYTES && before + bytes >= BUSY_AFTER_BYTES;
+        if turns_busy && self.write_buffer_bytes > FIRST_WRITE_BUFFER_BYTES {
+            let size = self.write_buffer_bytes.to_string();
+            if let Err(failure) = self.db.set_options(&[("write_buffer_size", &size)]) {
+                // It goes on with small ones, which costs time and nothing else.
+                tracing::warn!(store = ?self, %failure, "write buffers stay small");
+            }
+        }
     }
 
     /// A number that RocksDB keeps; 0 if it does not.
@@ -106,6 +136,7 @@ impl KvStore for RocksStore {
             };
             let batch = WriteBatch::from_data(writes.as_write_batch());
             self.db.write_opt(batch, options).map_err(error::running)?;
+            self.count_written(writes.size_bytes() as u64);
         }
         Ok(self.db.latest_sequence_number())
     }
