@@ -9,7 +9,7 @@ mod router;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use mainstem_console::Console;
@@ -19,6 +19,7 @@ use mainstem_kv::KvResources;
 use mainstem_kv_rocksdb::{RocksConfig, RocksEngine};
 use mainstem_log::{LogConfig, LogResources};
 use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
+use mainstem_metrics::TICK_SECONDS;
 use mainstem_net::{BoundServer, ServerOptions};
 use mainstem_tablet::disk_guard::DiskGuard;
 use mainstem_tablet::metrics::TabletMetrics;
@@ -109,11 +110,19 @@ impl Server {
             &config,
             coordinator,
             replicas.clone(),
-            Box::new(move || {
-                metrics.tick();
-                requests.tick();
-            }),
-            Box::new(move || scans.close_expired_scans()),
+            vec![
+                (
+                    Duration::from_secs(TICK_SECONDS),
+                    Box::new(move || {
+                        metrics.tick();
+                        requests.tick();
+                    }),
+                ),
+                (
+                    config.kv.scan_check_interval,
+                    Box::new(move || scans.close_expired_scans()),
+                ),
+            ],
             clock,
             data_dir.clone(),
             shutdown.clone(),

@@ -318,7 +318,7 @@ impl KvWriter<'_> {
         }
         if writer.marks.len() > MARKS_MAX {
             // Every other one, the last among those that stay.
-            let mut stays = writer.marks.len() % 2 == 0;
+            let mut stays = writer.marks.len().is_multiple_of(2);
             writer.marks.retain(|_| {
                 stays = !stays;
                 stays

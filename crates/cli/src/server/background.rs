@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use mainstem_coordinator::Coordinator;
 use mainstem_env::Clock;
-use mainstem_metrics::TICK_SECONDS;
 use mainstem_tablet::registry::Replicas;
 use mainstem_tablet::replica::RetentionPolicy;
 use mainstem_types::config::ServerConfig;
@@ -18,25 +17,27 @@ use super::data_dir::DataDir;
 /// How often checkpoints that are due are looked for, and failed logs opened anew.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
+/// Something that is done again and again.
+pub type Work = Box<dyn Fn() + Send + Sync>;
+
 /// The periodic tasks.
 pub struct Background {
     tasks: JoinSet<()>,
 }
 
 impl Background {
-    /// Starts them all.
+    /// Starts them all, and `more` with their periods.
     pub fn start(
         config: &ServerConfig,
         coordinator: Arc<Coordinator>,
         replicas: Arc<Replicas>,
-        tick_metrics: Box<dyn Fn() + Send + Sync>,
-        close_expired_scans: Box<dyn Fn() + Send + Sync>,
+        more: Vec<(Duration, Work)>,
         clock: Arc<dyn Clock>,
         data_dir: Arc<DataDir>,
         shutdown: CancellationToken,
     ) -> Self {
         let mut tasks = JoinSet::new();
-        let mut every = |period: Duration, work: Box<dyn Fn() + Send + Sync>| {
+        let mut every = |period: Duration, work: Work| {
             tasks.spawn(repeat(period, Arc::from(work), shutdown.clone()));
         };
         let (partitions, settings_source) = (coordinator.clone(), coordinator.clone());
@@ -65,8 +66,9 @@ impl Background {
         );
         let maintained = replicas.clone();
         every(MAINTENANCE, Box::new(move || maintained.maintain()));
-        every(Duration::from_secs(TICK_SECONDS), tick_metrics);
-        every(config.kv.scan_check_interval, close_expired_scans);
+        for (period, work) in more {
+            every(period, work);
+        }
         every(
             config.disk.check_interval,
             Box::new(move || watch_disk(&data_dir, &replicas)),
