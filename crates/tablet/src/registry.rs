@@ -99,6 +99,8 @@ pub struct Replicas {
     /// Buckets whose log could not be opened yet.
     unopened: Mutex<BTreeSet<TableBucket>>,
     tables: RwLock<HashMap<TableId, Arc<TableView>>>,
+    /// Dropped replicas whose rows somebody still reads.
+    unremoved: Arc<Mutex<Vec<Arc<Replica>>>>,
     /// Whether everything happens on the thread of the caller.
     simulated: bool,
 }
@@ -137,6 +139,7 @@ impl Replicas {
             replicas: RwLock::default(),
             unopened: Mutex::default(),
             tables: RwLock::default(),
+            unremoved: Arc::default(),
             simulated,
         })
     }
@@ -322,6 +325,24 @@ impl Replicas {
         let unopened = self.unopened.lock().clone();
         for bucket in unopened {
             self.open_later(bucket);
+        }
+        self.remove_later();
+    }
+
+    /// Removes the rows of dropped replicas that were read when they were dropped.
+    fn remove_later(&self) {
+        let dropped = std::mem::take(&mut *self.unremoved.lock());
+        for replica in dropped {
+            if replica.remove_rows().is_err() {
+                self.unremoved.lock().push(replica);
+                continue;
+            }
+            let dir = log_dirs::directory(&self.rows.dir, &replica.bucket());
+            let above = dir.ancestors().skip(1);
+            for dir in above.take_while(|dir| **dir != self.rows.dir) {
+                // Others may be in it.
+                let _ = self.rows.resources.files.remove_dir(dir);
+            }
         }
     }
 
@@ -535,6 +556,7 @@ impl Replicas {
             replica.stop();
         }
         let files = self.resources.file_system().clone();
+        let unremoved = self.unremoved.clone();
         let delete = move || {
             for replica in stopped {
                 // The next start finds and removes what stays.
@@ -544,6 +566,7 @@ impl Replicas {
                 }
                 if let Err(error) = replica.remove_rows() {
                     warn!(%bucket, %error, "cannot remove dropped rows now");
+                    unremoved.lock().push(replica);
                 }
             }
             for dir in emptied {

@@ -404,19 +404,30 @@ fn a_scan_that_nobody_continues_expires() {
     assert!(first == 66 || first == 67, "{first}");
 }
 
+/// An abandoned scan keeps its view of the files, but not for ever.
 #[test]
-fn a_scan_of_a_dropped_table_ends() {
-    let (_server, mut client, table) = server_with(&keyed_ab(1));
-    client
-        .put_records(&table, 0, &table.puts().numbers(0..3))
-        .expect("a put");
-    let id = client
-        .scan_kv(&table.open_scan(0, 1))
-        .scanner_id
-        .expect("an id");
-    client.drop_table("fluss.t");
+fn files_of_a_dropped_table_go_when_its_scans_have_ended() {
+    let server = quick()
+        .with("kv.scanner.expiration-interval", "100ms")
+        .start();
+    let mut client = server.client();
+    let mut open = |name: &str| {
+        let table = client.create_table(name, &keyed_ab(1));
+        let records = table.puts().numbers(0..3);
+        client.put_records(&table, 0, &records).expect("a put");
+        let id = client.scan_kv(&table.open_scan(0, 1)).scanner_id;
+        let dir = server.data_dir().join("kv").join(format!("t{}", table.id));
+        assert!(dir.exists());
+        client.drop_table(name);
+        (id.expect("an id"), dir)
+    };
+    let (id, continued) = open("fluss.continued");
+    let (_, abandoned) = open("fluss.abandoned");
     let got = code(&mut client, &next(&id, 1));
-    assert!([12, 21, 67].contains(&got), "{got}");
+    assert!([12, 21, 66, 67].contains(&got), "{got}");
+    until("the files to be removed", || {
+        (!continued.exists() && !abandoned.exists()).then_some(())
+    });
 }
 
 fn limit_scan(

@@ -129,7 +129,7 @@ impl TabletService {
             bytes.clear();
             let encoded = table.key().encode(&values, &mut bytes);
             encoded.map_err(|e| undecodable(&e))?;
-            if bytes != *key {
+            if bytes != key[..] {
                 return Err(undecodable(&"the key is not as its values are encoded"));
             }
             for (column, value) in table.key().columns().iter().zip(values) {

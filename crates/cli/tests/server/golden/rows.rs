@@ -1,7 +1,7 @@
 //! Rows of primary-key tables that recorded answers presuppose: what an answer
 //! holds is put before its request is sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use mainstem_format::value_batch::split_stored_value;
@@ -148,8 +148,8 @@ impl Cluster {
         }
     }
 
-    /// Makes a table anew whose changelog the answer holds from its beginning, and
-    /// puts each batch of it as one.
+    /// Makes a table anew and puts each batch of the changelog that the answer holds
+    /// as one, where it was.
     fn prepare_changelog(&mut self, exchange: &Exchange) {
         let request = pb::FetchLogRequest::decode(exchange.request_body()).expect("a request");
         let answer = pb::FetchLogResponse::decode(exchange.success_body()).expect("an answer");
@@ -168,10 +168,7 @@ impl Cluster {
                 let batches: Vec<_> = Batches::new(&records)
                     .map(|batch| batch.expect("a batch"))
                     .collect();
-                let begins = batches
-                    .first()
-                    .is_some_and(|batch| batch.header().base_offset == 0);
-                if let Some(at) = self.keyed(table.table_id).filter(|_| begins) {
+                if let Some(at) = self.keyed(table.table_id).filter(|_| !batches.is_empty()) {
                     self.recreate(at);
                     let place = (bucket.partition_id, bucket.bucket_id);
                     self.put_batches(at, place, &projection, &batches);
@@ -191,18 +188,52 @@ impl Cluster {
         let table = self.client().table(&recorded.name);
         let mut partition_id = partition_id;
         self.map_partition(recorded.id, &mut partition_id);
-        for batch in batches {
-            let header = batch.header();
-            let schema = self.schema(at, header.schema_id);
-            let mut puts =
-                KvBatchBuilder::new(header.schema_id, header.writer_id, header.batch_sequence);
-            if header.record_count > 0 {
-                let decoded = decode(batch, &table, &schema, projection);
-                append_changes(&mut puts, &table, &schema, projection, &decoded);
-            }
+        let put = |puts: KvBatchBuilder| {
             let records = puts.finish();
             let request = table.put([(partition_id, bucket_id.expect("a bucket"), &records[..])]);
             overwrite(&mut self.client(), &table, request);
+        };
+        let base_offset = batches[0].header().base_offset;
+        if base_offset > 0 {
+            // The rows that are changed first, and nothing in the other offsets.
+            let mut before = KvBatchBuilder::new(batches[0].header().schema_id, -1, -1);
+            let mut seen = HashSet::new();
+            for batch in batches.iter().filter(|b| b.header().record_count > 0) {
+                let schema = self.schema(at, batch.header().schema_id);
+                let decoded = decode(batch, &table, &schema, projection);
+                let records = changes(&table, &schema, projection, &decoded);
+                for (change, key, row) in records {
+                    if seen.insert(key.clone()) && [UPDATE_BEFORE, DELETE].contains(&change) {
+                        before.append(&key, Some(&row)).expect("a record");
+                    }
+                }
+            }
+            let taken = before.record_count().max(1) as i64;
+            put(before);
+            for _ in taken..base_offset {
+                put(KvBatchBuilder::new(1, -1, -1));
+            }
+        }
+        for batch in batches {
+            let header = batch.header();
+            let schema = self.schema(at, header.schema_id);
+            // Of a writer that begins later nothing is known here.
+            let (writer, sequence) = match base_offset {
+                0 => (header.writer_id, header.batch_sequence),
+                _ => (-1, -1),
+            };
+            let mut puts = KvBatchBuilder::new(header.schema_id, writer, sequence);
+            if header.record_count > 0 {
+                let decoded = decode(batch, &table, &schema, projection);
+                let records = changes(&table, &schema, projection, &decoded);
+                for (change, key, row) in records {
+                    if change != UPDATE_BEFORE {
+                        let row = (change != DELETE).then_some(&row[..]);
+                        puts.append(&key, row).expect("a record");
+                    }
+                }
+            }
+            put(puts);
         }
     }
 
@@ -339,19 +370,17 @@ fn decode(batch: &LogBatch, table: &Table, schema: &Schema, projection: &[i32]) 
     decoded.expect("a batch of the schema")
 }
 
-/// The puts that make these changes. What a projection left out is null.
-fn append_changes(
-    puts: &mut KvBatchBuilder,
+/// Change types, keys and rows. What a projection left out is null.
+fn changes(
     table: &Table,
     schema: &Schema,
     projection: &[i32],
     decoded: &DecodedBatch,
-) {
+) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
     let all: Vec<i32> = (0..schema.columns.len() as i32).collect();
-    let positions = if projection.is_empty() {
-        &all[..]
-    } else {
-        projection
+    let positions = match projection {
+        [] => &all[..],
+        _ => projection,
     };
     let selected = Schema::of(positions.iter().map(|at| {
         let column = &schema.columns[*at as usize];
@@ -360,11 +389,8 @@ fn append_changes(
     .expect("columns of a schema");
     let readers = column_readers(&decoded.batch, &selected).expect("columns");
     let encoder = KeyEncoder::primary_key(&table.descriptor).expect("a key");
-    for at in 0..decoded.record_count {
+    let record = |at: usize| {
         let change = decoded.change_types.as_ref().map_or(0, |types| types[at]);
-        if change == UPDATE_BEFORE {
-            continue;
-        }
         let mut row = vec![Value::Null; schema.columns.len()];
         for (position, reader) in positions.iter().zip(&readers) {
             row[*position as usize] = reader.value(at).expect("a value");
@@ -373,7 +399,7 @@ fn append_changes(
         encoder.encode_row(&row, &mut key).expect("a key");
         let encoded = row_format(table).encode(&row, schema.columns.as_slice(), &mut bytes);
         encoded.expect("a row");
-        let row = (change != DELETE).then_some(&bytes[..]);
-        puts.append(&key, row).expect("a record");
-    }
+        (change, key, bytes)
+    };
+    (0..decoded.record_count).map(record).collect()
 }
