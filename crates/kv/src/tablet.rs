@@ -16,6 +16,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use mainstem_env::FileSystem;
 use mainstem_format::KvBatch;
@@ -142,6 +143,14 @@ impl KvTablet {
             tablet: self,
             writer: self.writer.lock(),
         }
+    }
+
+    /// As [`lock`](Self::lock), if it can be had within that time.
+    pub fn lock_within(&self, time: Duration) -> Option<KvWriter<'_>> {
+        Some(KvWriter {
+            tablet: self,
+            writer: self.writer.try_lock_for(time)?,
+        })
     }
 
     /// As [`lock`](Self::lock), if nobody has it.

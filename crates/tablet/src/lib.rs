@@ -24,5 +24,6 @@ pub mod produce_wait;
 pub mod reader_progress;
 pub mod registry;
 pub mod replica;
+mod row_appliers;
 pub mod service;
 pub mod table_view;

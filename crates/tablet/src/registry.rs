@@ -20,6 +20,7 @@ use crate::log_dirs;
 use crate::metrics::TabletMetrics;
 use crate::replica::core::Leadership;
 use crate::replica::{Replica, ReplicaContext, RetentionPolicy};
+use crate::row_appliers::RowAppliers;
 use crate::table_view::TableView;
 
 /// Threads that sync files: as many as a disk usefully takes at once.
@@ -127,6 +128,10 @@ impl Replicas {
             min_in_sync_replicas: AtomicUsize::new(config.min_in_sync_replicas),
             max_lag_ms: MAX_LAG_MS,
             numbers: config.rows.numbers.clone(),
+            row_appliers: match simulated {
+                true => RowAppliers::on_the_caller(),
+                false => RowAppliers::new(),
+            },
         };
         Arc::new(Self {
             context: Arc::new(context),

@@ -27,6 +27,7 @@ use crate::disk_guard::DiskGuard;
 use crate::fetch_wait::{FetchWait, FetchWaiters};
 use crate::metrics::TableMetrics;
 use crate::produce_wait::{Committed, ProduceWait};
+use crate::row_appliers::RowAppliers;
 use crate::service::Refusal;
 use crate::table_view::TableView;
 
@@ -46,6 +47,8 @@ pub struct ReplicaContext {
     pub max_lag_ms: i64,
     /// Where auto-increment numbers come from.
     pub numbers: Arc<dyn SequenceSource>,
+    /// Threads that wait for rows in place of those that sync.
+    pub row_appliers: RowAppliers,
 }
 
 /// What retention keeps besides what the tables ask for.
@@ -99,6 +102,12 @@ pub struct Replica {
     log: RwLock<Arc<LogTablet>>,
     /// The rows of a primary-key table. Its lock comes before that of `state`.
     rows: Option<KvTablet>,
+    /// Requests that wait for the rows.
+    waiting_for_rows: AtomicUsize,
+    /// Why the rows could not be opened, and until when nobody tries again.
+    unopenable: Mutex<Option<(i64, Refusal)>>,
+    /// Whether the rows are to be brought up to what is committed by another thread.
+    pub(crate) apply_queued: AtomicBool,
     /// Order of appends, and the rules. Held during the write to the page cache,
     /// never during a sync or a wait.
     state: Mutex<State>,
@@ -172,6 +181,9 @@ impl Replica {
             table: RwLock::new(table),
             log: RwLock::new(log),
             rows,
+            waiting_for_rows: AtomicUsize::new(0),
+            unopenable: Mutex::default(),
+            apply_queued: AtomicBool::new(false),
             state: Mutex::new(state),
             high_watermark: AtomicI64::new(0),
             leads: AtomicBool::new(false),
@@ -393,7 +405,7 @@ impl Replica {
 
     /// Takes note of how far the log is durable. What is told of an earlier log
     /// than the present one changes nothing.
-    fn durable(&self, log_number: u64, durable_end_offset: i64) {
+    fn durable(self: &Arc<Self>, log_number: u64, durable_end_offset: i64) {
         {
             let mut state = self.state.lock();
             if log_number == state.log_number {
@@ -523,7 +535,7 @@ impl Replica {
 
     /// Drops segments whose records are older than the table keeps them, and
     /// writers that have long been silent.
-    pub fn expire(&self, policy: &RetentionPolicy, now_ms: i64) {
+    pub fn expire(self: &Arc<Self>, policy: &RetentionPolicy, now_ms: i64) {
         let (log, log_number) = {
             let state = self.state.lock();
             (self.log(), state.log_number)

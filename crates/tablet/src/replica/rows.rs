@@ -5,6 +5,8 @@
 //! changelog have one order. Who moves the high watermark applies to the rows first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mainstem_format::header::BatchHeader;
@@ -26,6 +28,33 @@ use crate::service::Refusal;
 /// Bytes of the changelog that a replay reads at once
 /// (`kv.recover.log-record-batch.max-size`).
 const REPLAY_READ_BYTES: u64 = 16 << 20;
+
+/// Requests that may wait for rows that are being opened.
+const WAITING_MAX: usize = 16;
+/// How long a request waits for rows that others have.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// After the rows could not be opened, requests are refused for so long.
+const REOPEN_PAUSE_MS: i64 = 1_000;
+
+/// One of those that wait.
+struct Waiting<'c> {
+    count: &'c AtomicUsize,
+    /// Those who waited already.
+    before: usize,
+}
+
+impl<'c> Waiting<'c> {
+    fn begin(count: &'c AtomicUsize) -> Self {
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        Self { count, before }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Replica {
     /// The rows and how they change.
@@ -65,10 +94,8 @@ impl Replica {
         if let Some(store) = self.store()? {
             return Ok(store);
         }
-        let (rows, kv) = self.rows()?;
-        let mut writer = rows.lock();
-        self.open_rows(&mut writer, &kv)?;
-        drop(writer);
+        let (rows, _) = self.rows()?;
+        drop(self.lock_rows()?);
         rows.store(self.context.clock.now_ms())
             .ok_or_else(|| Refusal::new(11, "the rows were closed at once"))
     }
@@ -79,9 +106,23 @@ impl Replica {
     /// As [`open_store`](Self::open_store).
     pub fn lock_rows(&self) -> Result<(KvWriter<'_>, Arc<KvTable>), Refusal> {
         let (rows, kv) = self.rows()?;
-        let mut writer = rows.lock();
+        let mut writer = match rows.try_lock() {
+            Some(writer) => writer,
+            None => self.wait_for_rows(rows)?,
+        };
         self.open_rows(&mut writer, &kv)?;
         Ok((writer, kv))
+    }
+
+    /// Waits while somebody else changes or opens the rows. Opening may take minutes,
+    /// and every request that waits keeps a thread: few may, and not for long.
+    fn wait_for_rows<'r>(&self, rows: &'r KvTablet) -> Result<KvWriter<'r>, Refusal> {
+        let busy = || Refusal::new(11, "the rows are being opened, or others wait: try again");
+        let waiting = Waiting::begin(&self.waiting_for_rows);
+        if waiting.before >= WAITING_MAX && !rows.is_open() {
+            return Err(busy());
+        }
+        rows.lock_within(WAIT_MAX).ok_or_else(busy)
     }
 
     /// Whether the table has a primary key.
@@ -89,9 +130,16 @@ impl Replica {
         self.rows.is_some()
     }
 
-    /// Whether a put or a lookup can begin without opening anything.
+    /// Whether the rows are open. They may have failed nevertheless.
     pub fn rows_are_open(&self) -> bool {
         self.rows.as_ref().is_some_and(KvTablet::is_open)
+    }
+
+    /// Whether a put can begin without opening anything, and without a wait for
+    /// somebody else.
+    pub fn rows_are_ready(&self) -> bool {
+        let writer = self.rows.as_ref().and_then(KvTablet::try_lock);
+        writer.is_some_and(|writer| writer.is_open())
     }
 
     fn open_rows(&self, writer: &mut KvWriter<'_>, table: &KvTable) -> Result<(), Refusal> {
@@ -102,13 +150,19 @@ impl Replica {
         }
         // Again, now that the rows are locked: they may have been removed meanwhile.
         self.check_leader()?;
+        let now_ms = self.context.clock.now_ms();
+        if let Some((until_ms, refusal)) = &*self.unopenable.lock()
+            && now_ms < *until_ms
+        {
+            return Err(refusal.clone());
+        }
         // Until all is known of the rows nobody may read a record more: they can be
         // looked up as soon as they are open.
         let changelog = ChangelogOf {
             log: self.log(),
             committed: self.hold_high_watermark(),
         };
-        let opened = writer.open(table, &changelog, self.context.clock.now_ms());
+        let opened = writer.open(table, &changelog, now_ms);
         let report = match opened {
             Ok(Some(report)) => report,
             Ok(None) => return self.rows_applied(writer),
@@ -117,7 +171,10 @@ impl Replica {
                 if !self.rows_are_open() {
                     self.release_high_watermark();
                 }
-                return Err(error.into());
+                // Opening may have read the whole changelog: not for every request.
+                let refusal = Refusal::from(error);
+                *self.unopenable.lock() = Some((now_ms + REOPEN_PAUSE_MS, refusal.clone()));
+                return Err(refusal);
             }
         };
         if let Some(reason) = &report.rebuilt {
@@ -160,7 +217,7 @@ impl Replica {
     }
 
     /// Applies to the rows what has been committed since.
-    pub(super) fn apply_rows(&self) {
+    pub(super) fn apply_rows(self: &Arc<Self>) {
         let Some(rows) = &self.rows else {
             return;
         };
@@ -168,9 +225,24 @@ impl Replica {
         if wanted <= self.high_watermark() {
             return;
         }
-        let mut writer = rows.lock();
+        // This is a thread that syncs, for all buckets: whoever has the rows may need
+        // long, and another thread waits for them.
+        match rows.try_lock() {
+            Some(mut writer) => self.apply_committed(&mut writer),
+            None => self.context.row_appliers.apply(self),
+        }
+    }
+
+    /// As [`apply_rows`](Self::apply_rows), on a thread that may wait.
+    pub(crate) fn apply_rows_waiting(&self) {
+        if let Some(rows) = &self.rows {
+            self.apply_committed(&mut rows.lock());
+        }
+    }
+
+    fn apply_committed(&self, writer: &mut KvWriter<'_>) {
         if writer.is_open()
-            && let Err(refusal) = self.rows_applied(&mut writer)
+            && let Err(refusal) = self.rows_applied(writer)
         {
             self.rows_failed(&refusal);
         }
@@ -207,8 +279,25 @@ impl Replica {
     /// Puts the records of one entry.
     ///
     /// # Errors
-    /// The code for the bucket; nothing was applied.
+    /// The code for the bucket. Nothing was applied, unless the store failed after the
+    /// changelog was written (11): the writer sends the batch again, which is then
+    /// recognised.
     pub fn put(
+        self: &Arc<Self>,
+        records: Bytes,
+        mode: PutMode<'_>,
+        acks: i32,
+    ) -> Result<AppendOutcome, Refusal> {
+        self.try_put(records, mode, acks).map_err(|mut refusal| {
+            // The log's trouble is that of the rows here (wire.md §5.1).
+            if refusal.code == 10 {
+                refusal.code = 11;
+            }
+            refusal
+        })
+    }
+
+    fn try_put(
         self: &Arc<Self>,
         records: Bytes,
         mode: PutMode<'_>,
@@ -228,6 +317,9 @@ impl Replica {
         let batches = CheckedBatches::from_verified(prepared.changelog, vec![header])
             .map_err(|error| Refusal::new(-1, error.to_string()))?;
         let (mut outcome, sync_wanted) = self.append_checked(&batches, acks)?;
+        if sync_wanted {
+            self.context.syncer.request(&self.log());
+        }
         if !outcome.duplicate {
             let committed = self.state.lock().apply_until;
             let applied = writer
@@ -239,10 +331,6 @@ impl Replica {
                 return Err(refusal);
             }
             outcome.committed = self.high_watermark() >= outcome.end_offset;
-        }
-        drop(writer);
-        if sync_wanted {
-            self.context.syncer.request(&self.log());
         }
         Ok(outcome)
     }

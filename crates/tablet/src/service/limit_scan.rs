@@ -14,7 +14,7 @@ use mainstem_protocol::records::limit_scan_response;
 use super::{Refusal, TabletService, blocking, request, table_bucket};
 use crate::replica::{Replica, segments};
 
-/// Bytes of one answer, which holds the newest rows that fit.
+/// Bytes of one answer: of a log table it holds the newest rows that fit.
 const MAX_BYTES: u64 = 64 << 20;
 /// Ranges of files in one answer, each of which keeps a descriptor open.
 const MAX_RANGES: usize = 1_024;
@@ -63,8 +63,15 @@ fn first_rows(replica: &Replica, limit: i64) -> Result<Segment, Refusal> {
         snapshot.seek(&[]);
         while let Some((_, value)) = snapshot.entry()
             && (rows.record_count() as u64) < limit.unsigned_abs()
-            && (rows.size_bytes() + value.len()) as u64 <= MAX_BYTES
         {
+            let size = (rows.size_bytes() + value.len()) as u64;
+            if size > MAX_BYTES && rows.record_count() > 0 {
+                let message = format!(
+                    "the first {limit} rows are more than {} MiB: ask for fewer, or scan the bucket",
+                    MAX_BYTES >> 20
+                );
+                return Err(Refusal::new(-1, message));
+            }
             rows.append(value)
                 .map_err(|error| Refusal::new(-1, error.to_string()))?;
             snapshot.advance();

@@ -16,6 +16,13 @@ use super::{
     table_bucket,
 };
 
+/// Keys that the store is asked for at once: it holds on to all their values.
+pub(super) const KEYS_AT_ONCE: usize = 512;
+/// Keys of a request that is answered where it arrives.
+const KEYS_INLINE_MAX: usize = 2_048;
+/// Bytes of values of one bucket in an answer.
+const BYTES_MAX: usize = 64 << 20;
+
 impl TabletService {
     pub(super) fn lookup(self: &Arc<Self>, api_version: i16, body: Bytes) -> Reply {
         let request: pb::LookupRequest = match request(body) {
@@ -29,7 +36,12 @@ impl TabletService {
             return self.lookup_or_insert(api_version, request);
         }
         let entries = entries_of(request);
-        // What is in memory is answered at once.
+        // What is in memory is answered at once, unless it is very much.
+        let keys: usize = entries.iter().map(|(_, entry)| entry.keys.len()).sum();
+        if keys > KEYS_INLINE_MAX {
+            let service = self.clone();
+            return blocking(move || service.lookup_on_disk(&entries, api_version));
+        }
         let mut answers = Vec::with_capacity(entries.len());
         for (bucket, entry) in &entries {
             match self.values(bucket, entry, api_version, Reach::Memory) {
@@ -73,13 +85,21 @@ impl TabletService {
         let Some(store) = store else {
             return Ok(None);
         };
-        let keys: Vec<&[u8]> = entry.keys.iter().map(|key| &key[..]).collect();
         let mut values = EncodedValues::default();
-        let complete = store
-            .multi_get(&keys, reach, &mut |_, value| values.push(value))
-            .inspect_err(|_| self.metrics.lookup_failed(replica.metrics()))?;
-        if !complete {
-            return Ok(None);
+        let mut budget = AnswerBudget::default();
+        for keys in entry.keys.chunks(KEYS_AT_ONCE) {
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            let mut fits = true;
+            let complete = store
+                .multi_get(&keys, reach, &mut |_, value| {
+                    fits &= budget.take(value);
+                    values.push(value.filter(|_| fits));
+                })
+                .inspect_err(|_| self.metrics.lookup_failed(replica.metrics()))?;
+            if !complete {
+                return Ok(None);
+            }
+            budget.check(fits)?;
         }
         self.metrics.looked_up(replica.metrics());
         Ok(Some(values))
@@ -97,6 +117,41 @@ fn check_not_mixed(request: &pb::LookupRequest) -> Result<(), Refusal> {
             let message = "either all entries or none may name an expired partition";
             Err(Refusal::new(-1, message))
         }
+    }
+}
+
+/// Bytes that the values of an answered bucket may have, and a little for each.
+#[derive(Debug)]
+pub(super) struct AnswerBudget {
+    left: usize,
+}
+
+impl Default for AnswerBudget {
+    fn default() -> Self {
+        Self { left: BYTES_MAX }
+    }
+}
+
+impl AnswerBudget {
+    /// Counts a value; false if it does not fit any more.
+    pub fn take(&mut self, value: Option<&[u8]>) -> bool {
+        let bytes = value.map_or(0, <[u8]>::len) + 16;
+        let fits = bytes <= self.left;
+        self.left = self.left.saturating_sub(bytes);
+        fits
+    }
+
+    /// # Errors
+    /// Not everything fitted.
+    pub fn check(&self, fits: bool) -> Result<(), Refusal> {
+        if fits {
+            return Ok(());
+        }
+        let message = format!(
+            "the rows of these keys are more than {} MiB: ask for fewer keys at once",
+            BYTES_MAX >> 20
+        );
+        Err(Refusal::new(-1, message))
     }
 }
 

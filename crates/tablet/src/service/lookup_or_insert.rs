@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mainstem_format::{KvBatchBuilder, Timestamp, Value};
-use mainstem_kv::{KvTable, PutMode};
+use mainstem_kv::{KvTable, PutMode, Reach};
 use mainstem_net::Reply;
 use mainstem_protocol::messages as pb;
 use mainstem_types::partition::{PartitionValue, values_of_name};
 use mainstem_types::{PartitionId, TableBucket, TypeKind};
 
-use super::lookup::{EncodedValues, answer, entries_of};
+use super::lookup::{AnswerBudget, EncodedValues, KEYS_AT_ONCE, answer, entries_of};
 use super::write::{Written, answer_when_committed, check_acks};
 use super::{Refusal, TabletService, check_key_version, check_not_historical, off_the_runtime};
 use crate::replica::{AppendOutcome, Replica};
@@ -61,7 +61,13 @@ impl TabletService {
                     outcome?;
                     match found {
                         Some(Found::All(values)) => Ok(encoded(&values)),
-                        Some(Found::Inserted(replica)) => Ok(encoded(&look_up(&replica, entry)?)),
+                        Some(Found::Inserted(replica)) => {
+                            let values = off_the_runtime(|| match acks {
+                                0 => with_pending(&replica, entry),
+                                _ => committed(&replica, entry),
+                            });
+                            Ok(encoded(&values?))
+                        }
                         None => Err(Refusal::new(-1, "the outcome of an entry got lost")),
                     }
                 })
@@ -80,7 +86,9 @@ impl TabletService {
         let replica = self.replica(bucket, entry.routing_bucket_count)?;
         check_not_historical(entry.original_partition_name.as_deref())?;
         check_key_version(&replica, api_version)?;
-        let values = look_up(&replica, entry)?;
+        // Rows that are not committed yet are not told to anybody: a number in them may
+        // be given out anew after a crash. The put finds them, and waits for them.
+        let values = committed(&replica, entry)?;
         let (_, table) = replica.rows()?;
         let mut seen = HashSet::new();
         let missing: Vec<&Bytes> = entry
@@ -206,14 +214,43 @@ fn key_columns(table: &KvTable) -> Vec<i32> {
         .collect()
 }
 
-/// Values of keys with what is pending included.
-fn look_up(
+/// Values of keys as far as committed.
+fn committed(
     replica: &Replica,
     entry: &pb::PbLookupReqForBucket,
 ) -> Result<Vec<Option<Vec<u8>>>, Refusal> {
-    let (writer, _) = replica.lock_rows()?;
-    let keys: Vec<&[u8]> = entry.keys.iter().map(|key| &key[..]).collect();
-    Ok(writer.look_up(&keys)?)
+    let store = replica.open_store()?;
+    let mut values = Vec::with_capacity(entry.keys.len());
+    let mut budget = AnswerBudget::default();
+    for keys in entry.keys.chunks(KEYS_AT_ONCE) {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut fits = true;
+        store.multi_get(&keys, Reach::Disk, &mut |_, value| {
+            fits &= budget.take(value);
+            values.push(value.filter(|_| fits).map(<[u8]>::to_vec));
+        })?;
+        budget.check(fits)?;
+    }
+    Ok(values)
+}
+
+/// Values of keys with what is pending included, for a client that does not want to
+/// wait.
+fn with_pending(
+    replica: &Replica,
+    entry: &pb::PbLookupReqForBucket,
+) -> Result<Vec<Option<Vec<u8>>>, Refusal> {
+    let mut values = Vec::with_capacity(entry.keys.len());
+    let mut budget = AnswerBudget::default();
+    for keys in entry.keys.chunks(KEYS_AT_ONCE) {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        for value in replica.lock_rows()?.0.look_up(&keys)? {
+            let fits = budget.take(value.as_deref());
+            budget.check(fits)?;
+            values.push(value);
+        }
+    }
+    Ok(values)
 }
 
 fn encoded(values: &[Option<Vec<u8>>]) -> EncodedValues {

@@ -14,6 +14,8 @@ use super::{Refusal, TabletService, blocking, check_key_version, request, succes
 /// Bytes of values in one answer. A prefix is meant for the few rows of a bucket
 /// key; a client that wants a whole table scans it.
 const MAX_BYTES: usize = 64 << 20;
+/// Bytes that a value of an answer takes in memory besides its own.
+const VALUE_OVERHEAD: usize = 64;
 
 impl TabletService {
     pub(super) fn prefix_lookup(self: &Arc<Self>, api_version: i16, body: Bytes) -> Reply {
@@ -64,6 +66,7 @@ impl TabletService {
         let replica = self.replica(bucket, entry.routing_bucket_count)?;
         check_key_version(&replica, api_version)?;
         let mut snapshot = replica.open_store()?.snapshot();
+        let mut rest_left = *left;
         let mut lists = Vec::with_capacity(entry.keys.len());
         for prefix in &entry.keys {
             let mut values = Vec::new();
@@ -71,7 +74,8 @@ impl TabletService {
             while let Some((key, value)) = snapshot.entry()
                 && key.starts_with(prefix)
             {
-                let Some(rest) = left.checked_sub(value.len()) else {
+                // What a value takes besides its bytes counts as well.
+                let Some(rest) = rest_left.checked_sub(value.len() + VALUE_OVERHEAD) else {
                     let message = format!(
                         "the rows of these prefixes are more than {} MiB: ask for fewer \
                          prefixes, or scan the bucket",
@@ -79,13 +83,14 @@ impl TabletService {
                     );
                     return Err(Refusal::new(-1, message));
                 };
-                *left = rest;
+                rest_left = rest;
                 values.push(Bytes::copy_from_slice(value));
                 snapshot.advance();
             }
             snapshot.check()?;
             lists.push(pb::PbValueList { values });
         }
+        *left = rest_left;
         self.metrics.looked_up(replica.metrics());
         Ok(lists)
     }

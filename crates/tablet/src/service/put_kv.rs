@@ -55,7 +55,7 @@ impl TabletService {
         });
         let open = entries.iter().all(|(bucket, _)| {
             let replica = self.replicas.get(bucket);
-            replica.is_none_or(|replica| replica.rows_are_open())
+            replica.is_none_or(|replica| replica.rows_are_ready())
         });
         let mut write = || -> Vec<Written> {
             entries

@@ -87,9 +87,9 @@ impl TabletService {
     }
 
     fn next_rows(&self, request: &pb::ScanKvRequest, id: &[u8]) -> Result<Response, Refusal> {
-        let budget = self.budget(request)?;
         let (id, mut scan) = self.scans.take(id)?;
         let continued = || {
+            let budget = self.budget(request)?;
             if request.call_seq_id != Some(scan.next_call) {
                 let message = format!("the next call has the sequence number {}", scan.next_call);
                 return Err(Refusal::new(68, message));

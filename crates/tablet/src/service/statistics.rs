@@ -19,7 +19,7 @@ impl TabletService {
         // Rows that are closed have to be opened to be counted.
         let open = request.buckets_req.iter().all(|asked| {
             let replica = self.replicas.get(&bucket_of(table_id, asked));
-            replica.is_none_or(|replica| !replica.has_rows() || replica.rows_are_open())
+            replica.is_none_or(|replica| !replica.has_rows() || replica.rows_are_ready())
         });
         let service = self.clone();
         let answer = move || service.row_counts(table_id, &request.buckets_req);
