@@ -290,7 +290,7 @@ fn cluster_a_is_answered_as_recorded_or_better() {
 
 #[test]
 fn cluster_b_is_answered_as_recorded_or_better() {
-    replay('b', 475);
+    replay('b', 471);
 }
 
 #[test]

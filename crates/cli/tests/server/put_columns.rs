@@ -395,6 +395,33 @@ fn the_changelog_says_what_the_image_promises() {
 }
 
 #[test]
+fn deletes_of_a_wal_table_find_the_rows_of_their_own_batch_and_of_earlier_ones() {
+    let descriptor = keyed_ab(1).with_property("table.changelog.image", "WAL");
+    let (_server, mut client, table) = server_with(&descriptor);
+    let puts = table.puts();
+    let [one, two] = [1, 2].map(|key| puts.key(&[Value::Int(key)]));
+    let row = puts.row(&[Value::Int(2), Value::from("new")]);
+    client
+        .put_records(&table, 0, &puts.numbers([1]))
+        .expect("a put");
+    let records = puts.records([
+        (&two[..], Some(&row[..])),
+        (&one[..], None),
+        (&two[..], None),
+        (&two[..], None),
+    ]);
+    client.put_records(&table, 0, &records).expect("a put");
+    let expected = [
+        ("+U", Value::from("row 1")),
+        ("+U", Value::from("new")),
+        ("-D", Value::from("row 1")),
+        ("-D", Value::from("new")),
+    ];
+    assert_eq!(brief(&changes(&mut client, &table, 0, 0)), expected);
+    assert_eq!(client.scan_all(&table, 0).0.len(), 0);
+}
+
+#[test]
 fn the_server_alone_numbers_a_column() {
     let schema = Schema::builder()
         .columns([
