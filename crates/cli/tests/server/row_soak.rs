@@ -104,7 +104,7 @@ fn batch(random: &mut StdRng, table: &Table) -> Vec<u8> {
 }
 
 /// A request about a table, more or less right.
-fn request(random: &mut StdRng, tables: &[Table], scans: &mut Vec<Bytes>) -> (ApiKey, Vec<u8>) {
+fn request(random: &mut StdRng, tables: &[Table], scans: &[Bytes]) -> (ApiKey, Vec<u8>) {
     let table = tables.choose(random).expect("a table");
     let bucket = random.random_range(-1..3);
     let routing = random.random_bool(0.1).then(|| random.random_range(-1..4));
@@ -218,7 +218,7 @@ fn random_requests_about_rows_hurt_nobody_else() {
         let mut wire = server.wire();
         let mut scans = Vec::new();
         for index in 0..REQUESTS {
-            let (api, mut body) = request(&mut random, &tables, &mut scans);
+            let (api, mut body) = request(&mut random, &tables, &scans);
             if random.random_bool(0.05) && !body.is_empty() {
                 let at = random.random_range(0..body.len());
                 body[at] = random.random();
