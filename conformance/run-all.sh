@@ -2,15 +2,17 @@
 # run-all.sh BINARY [rust|python|java]…
 #
 # Starts the server on a free loopback port with an empty data directory and
-# runs the official clients against it, all three or those named. Ends with
-# status 1 if one of them sees a wrong value; the server's log is then kept.
+# runs the official clients against it, all three or those named. After the Rust
+# client the server is stopped and started, and its primary-key tables must be
+# as they were. Ends with status 1 if a client sees a wrong value; the server's
+# log is then kept.
 #
 # MAINSTEM_CONFORMANCE_DIR (~/.cache/mainstem-conformance) holds what is built:
 # the Rust client's crates and a Python environment.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ $# -lt 1 ]; then
-    sed -n '2,10p' "$0" >&2
+    sed -n '2,12p' "$0" >&2
     exit 2
 fi
 binary=$(realpath "$1")
@@ -41,7 +43,13 @@ build_rust() {
     # builds, so both share one target directory.
     (cd "$here/rust" && RUSTFLAGS='' CARGO_TARGET_DIR="$cache/target" cargo build --quiet --locked --bins)
 }
-run_rust() { "$cache/target/debug/mainstem-conformance" "$1"; }
+run_rust() {
+    local target=$cache/target/debug
+    "$target/mainstem-conformance" "$1" --keep &&
+        "$target/recheck" "$1" conformance_rust "$work/tables" &&
+        restart &&
+        "$target/recheck" "$1" conformance_rust "$work/tables"
+}
 
 build_python() {
     local venv=$cache/python lock=$here/python/requirements.txt
@@ -82,20 +90,29 @@ done
 
 trap cleanup EXIT
 port=$("$here/../scripts/free-port.sh")
-"$binary" start --data-dir "$work/data" \
-    -D "bind.listeners=FLUSS://127.0.0.1:$port" -D mainstem.http.listen= \
-    >"$log" 2>&1 </dev/null &
-server=$!
-for ((attempt = 0; ; attempt++)); do
-    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-        break
-    fi
-    if ! kill -0 "$server" 2>/dev/null || [ "$attempt" -ge 200 ]; then
-        echo "the server does not listen on port $port" >&2
-        exit 1
-    fi
-    sleep 0.05
-done
+start() {
+    "$binary" start --data-dir "$work/data" \
+        -D "bind.listeners=FLUSS://127.0.0.1:$port" -D mainstem.http.listen= \
+        >>"$log" 2>&1 </dev/null &
+    server=$!
+    local attempt
+    for ((attempt = 0; ; attempt++)); do
+        if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+            break
+        fi
+        if ! kill -0 "$server" 2>/dev/null || [ "$attempt" -ge 200 ]; then
+            echo "the server does not listen on port $port" >&2
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+restart() {
+    kill "$server"
+    wait "$server" || return 1
+    start
+}
+start
 
 failed=()
 for client in "${clients[@]}"; do

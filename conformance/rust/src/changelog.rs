@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use fluss::client::{EARLIEST_OFFSET, FlussAdmin, FlussTable, TableScan};
+use fluss::client::{EARLIEST_OFFSET, FlussAdmin, FlussTable, LogScanner, TableScan};
+use fluss::metadata::DataType;
 use fluss::record::ChangeType;
 use fluss::rpc::message::OffsetSpec;
 
@@ -100,6 +101,52 @@ pub async fn read(
     count: usize,
     projection: Option<&[usize]>,
 ) -> Result<Vec<Read>> {
+    let (scanner, types, ends) = start(admin, table, projection).await?;
+    let start = Instant::now();
+    let mut reads: Vec<Read> = Vec::new();
+    while reads.len() < count {
+        if start.elapsed() > READ_WITHIN {
+            bail!("{} of {count} changes after {READ_WITHIN:?}", reads.len());
+        }
+        reads.extend(scan::poll_changes(&scanner, &types).await?);
+    }
+    // Batches without a change may stand at the end, and hide one too many.
+    if !complete(&reads, &ends) {
+        reads.extend(scan::poll_changes(&scanner, &types).await?);
+    }
+    check::equal("changes in the changelog", &count, &reads.len())?;
+    reads.sort_by_key(|read| (read.partition, read.bucket, read.offset));
+    paired(&reads)?;
+    Ok(reads)
+}
+
+/// All changes of a table, however many. Each bucket is read to its end, but
+/// for batches without a change that may stand there.
+pub async fn to_the_end(admin: &FlussAdmin, table: &FlussTable<'_>) -> Result<Vec<Read>> {
+    const EMPTY_POLLS: usize = 3;
+    let (scanner, types, ends) = start(admin, table, None).await?;
+    let start = Instant::now();
+    let mut reads: Vec<Read> = Vec::new();
+    let mut empty_polls = 0;
+    while !complete(&reads, &ends) && empty_polls < EMPTY_POLLS {
+        check::that(
+            "the changelog is read within 30 s",
+            start.elapsed() < READ_WITHIN,
+        )?;
+        let more = scan::poll_changes(&scanner, &types).await?;
+        empty_polls = if more.is_empty() { empty_polls + 1 } else { 0 };
+        reads.extend(more);
+    }
+    reads.sort_by_key(|read| (read.partition, read.bucket, read.offset));
+    paired(&reads)?;
+    Ok(reads)
+}
+
+async fn start(
+    admin: &FlussAdmin,
+    table: &FlussTable<'_>,
+    projection: Option<&[usize]>,
+) -> Result<(LogScanner, Vec<DataType>, HashMap<Place, i64>)> {
     let mut types = scan::types(table);
     let mut scan: TableScan<'_> = table.new_scan();
     if let Some(columns) = projection {
@@ -118,22 +165,7 @@ pub async fn read(
             }
         }
     }
-    let start = Instant::now();
-    let mut reads: Vec<Read> = Vec::new();
-    while reads.len() < count {
-        if start.elapsed() > READ_WITHIN {
-            bail!("{} of {count} changes after {READ_WITHIN:?}", reads.len());
-        }
-        reads.extend(scan::poll_changes(&scanner, &types).await?);
-    }
-    // Batches without a change may stand at the end, and hide one too many.
-    if !complete(&reads, &ends) {
-        reads.extend(scan::poll_changes(&scanner, &types).await?);
-    }
-    check::equal("changes in the changelog", &count, &reads.len())?;
-    reads.sort_by_key(|read| (read.partition, read.bucket, read.offset));
-    paired(&reads)?;
-    Ok(reads)
+    Ok((scanner, types, ends))
 }
 
 type Place = (Option<i64>, i32);
@@ -168,14 +200,13 @@ async fn ends(admin: &FlussAdmin, table: &FlussTable<'_>) -> Result<HashMap<Plac
 
 /// The last record of every bucket stands right before the bucket's end.
 fn complete(reads: &[Read], ends: &HashMap<Place, i64>) -> bool {
-    ends.iter().all(|(&(partition, bucket), &end)| {
-        let last = reads
-            .iter()
-            .filter(|read| read.partition == partition && read.bucket == bucket)
-            .map(|read| read.offset)
-            .max();
-        last.map_or(0, |offset| offset + 1) == end
-    })
+    let mut next: HashMap<Place, i64> = HashMap::new();
+    for read in reads {
+        let due = next.entry((read.partition, read.bucket)).or_default();
+        *due = (*due).max(read.offset + 1);
+    }
+    ends.iter()
+        .all(|(place, end)| next.get(place).copied().unwrap_or(0) == *end)
 }
 
 fn paired(reads: &[Read]) -> Result<()> {

@@ -99,7 +99,10 @@ pub fn key_columns(table: &FlussTable<'_>) -> Vec<usize> {
     table.get_table_info().get_schema().primary_key_indexes()
 }
 
-/// The row of each key, if there is one.
+/// Tasks that look up at the same time.
+const LOOKUP_TASKS: usize = 32;
+
+/// The row of each key, if there is one. Many keys are asked for at once.
 pub async fn lookup(
     table: &FlussTable<'_>,
     keys: &[Vec<Value>],
@@ -109,17 +112,28 @@ pub async fn lookup(
         .iter()
         .map(|&c| types[c].clone())
         .collect();
-    let mut lookuper = table.new_lookup()?.create_lookuper()?;
+    let mut tasks = Vec::new();
+    for part in keys.chunks(keys.len().div_ceil(LOOKUP_TASKS).max(1)) {
+        let mut lookuper = table.new_lookup()?.create_lookuper()?;
+        let (part, types, key_types) = (part.to_vec(), types.clone(), key_types.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut rows = Vec::with_capacity(part.len());
+            for key in part {
+                let found = lookuper
+                    .lookup(&generic(&key, &key_types)?)
+                    .await
+                    .with_context(|| format!("look up {:.200}", format!("{key:?}")))?;
+                rows.push(match found.get_single_row()? {
+                    None => None,
+                    Some(row) => Some(scan::row_cells(&row, &types)?),
+                });
+            }
+            anyhow::Ok(rows)
+        }));
+    }
     let mut rows = Vec::with_capacity(keys.len());
-    for key in keys {
-        let found = lookuper
-            .lookup(&generic(key, &key_types)?)
-            .await
-            .with_context(|| format!("look up {:.200}", format!("{key:?}")))?;
-        rows.push(match found.get_single_row()? {
-            None => None,
-            Some(row) => Some(scan::row_cells(&row, &types)?),
-        });
+    for task in tasks {
+        rows.extend(task.await??);
     }
     Ok(rows)
 }

@@ -1,6 +1,7 @@
 //! What was acknowledged, kept outside the server.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -89,8 +90,18 @@ impl Ledger {
         })
     }
 
-    pub fn acknowledged_count(&self) -> i64 {
-        self.accounts
+    /// How many rows the writer has begun to write.
+    pub fn attempted(&self, writer: usize) -> i64 {
+        self.accounts[writer].appended.load(Ordering::SeqCst)
+    }
+
+    /// How many of them are acknowledged: the first ones.
+    pub fn acknowledged(&self, writer: usize) -> i64 {
+        self.accounts[writer].acknowledged.load(Ordering::SeqCst)
+    }
+
+    pub fn acknowledged_count(&self, writers: Range<usize>) -> i64 {
+        self.accounts[writers]
             .iter()
             .map(|account| account.acknowledged.load(Ordering::SeqCst))
             .sum()
@@ -104,9 +115,9 @@ impl Ledger {
         locked(&self.tables).clone()
     }
 
-    /// Every acknowledged row is stored, every stored row only once, and each
-    /// writer's rows are in order within each bucket.
-    pub fn compare(&self, stored: &Stored) -> Result<()> {
+    /// Every acknowledged row of the first `writers` is stored, every stored row
+    /// only once, and each writer's rows are in order within each bucket.
+    pub fn compare(&self, writers: usize, stored: &Stored) -> Result<()> {
         let mut found: HashMap<(i32, i64), u32> = HashMap::new();
         for ((path, bucket), rows) in stored {
             let mut last: HashMap<i32, i64> = HashMap::new();
@@ -126,7 +137,7 @@ impl Ledger {
         let duplicates = found.values().filter(|&&count| count > 1).count();
         let mut lost = Vec::new();
         let mut acknowledged = 0;
-        for (writer, account) in self.accounts.iter().enumerate() {
+        for (writer, account) in self.accounts[..writers].iter().enumerate() {
             let count = account.acknowledged.load(Ordering::SeqCst);
             acknowledged += count;
             lost.extend(

@@ -1,15 +1,22 @@
 //! `crash_loop BINARY [--kills N] [--seed S] [-- SERVER-OPTION…]`: writers of
-//! the official Rust client live across `kill -9` of the server.
+//! the official Rust client live across `kill -9` of the server, those of log
+//! tables and those of tables with a primary key.
 //!
 //! The ledger of what was acknowledged is kept here, outside the server. At the
 //! end everything is read back: no acknowledged row may be missing, no row may
 //! be there twice, no write may have failed, each writer's rows must be in
 //! order in each bucket, and no row may differ from what a reader, which lived
-//! through all of it as well, saw at that offset. Tables created on the way
+//! through all of it as well, saw at that offset. Of a table with a primary
+//! key every key must hold its last acknowledged version, the table must be the
+//! fold of its changelog, the changelog must have the changes that were written,
+//! each once and each with the row before it, and lookups on the way must have
+//! found nothing older than what was acknowledged. Then the server is stopped
+//! and started in order, and all is compared again. Tables created on the way
 //! must exist. Each return must take less than five seconds: from the start of
 //! the process until every writer had a row acknowledged that it appended
 //! after that start.
 
+mod keyed;
 mod ledger;
 mod reader;
 mod server;
@@ -31,8 +38,10 @@ use server::Server;
 
 /// The bound of the issue: above it, a return has failed.
 const RETURN_WITHIN: Duration = Duration::from_secs(5);
+/// From SIGTERM to the end of the process.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// The whole loop, whatever happens.
-const LOOP_WITHIN: Duration = Duration::from_secs(170);
+const LOOP_WITHIN: Duration = Duration::from_secs(300);
 const WRITERS: usize = 4;
 const BUCKETS: i32 = 4;
 
@@ -68,8 +77,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     println!(
-        "crash loop: {} kills, seed {}, {WRITERS} writers",
-        options.kills, options.seed
+        "crash loop: {} kills, seed {}, {WRITERS} writers of log tables, {} of tables with a primary key",
+        options.kills,
+        options.seed,
+        keyed::WRITERS
     );
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
@@ -123,8 +134,10 @@ async fn crash_and_check(options: &Options, server: &mut Server, address: &str) 
     server.wait_until_listening(RETURN_WITHIN).await?;
     let paths = create_tables(address).await?;
 
-    let ledger = Arc::new(Ledger::new(WRITERS));
-    let writers: Vec<_> = (0..WRITERS)
+    // The writers of log tables, then those of tables with a primary key.
+    let ledger = Arc::new(Ledger::new(WRITERS + keyed::WRITERS));
+    let plan = keyed::Plan { seed: options.seed };
+    let mut writers: Vec<_> = (0..WRITERS)
         .map(|number| {
             let path = paths[number % paths.len()].clone();
             tokio::spawn(writer::run(
@@ -135,6 +148,21 @@ async fn crash_and_check(options: &Options, server: &mut Server, address: &str) 
             ))
         })
         .collect();
+    writers.extend((0..keyed::WRITERS).map(|number| {
+        tokio::spawn(keyed::writer::run(
+            address.to_string(),
+            number,
+            WRITERS + number,
+            plan,
+            Arc::clone(&ledger),
+        ))
+    }));
+    let probe = tokio::spawn(keyed::probe::follow(
+        address.to_string(),
+        WRITERS,
+        plan,
+        Arc::clone(&ledger),
+    ));
     let reader = tokio::spawn(reader::follow(
         address.to_string(),
         paths[0].clone(),
@@ -144,6 +172,7 @@ async fn crash_and_check(options: &Options, server: &mut Server, address: &str) 
 
     let mut returns = Vec::new();
     let mut listening = Vec::new();
+    let mut first_lookups = Vec::new();
     let started = Instant::now();
     for kill in 1..=options.kills {
         // Some kills hit a server that is still coming back.
@@ -162,6 +191,7 @@ async fn crash_and_check(options: &Options, server: &mut Server, address: &str) 
             continue;
         }
         listening.push(server.wait_until_listening(RETURN_WITHIN).await?);
+        first_lookups.push(keyed::probe::first_lookup(address, start, RETURN_WITHIN).await?);
         while !ledger.every_writer_is_past_its_mark() {
             ledger.fail_on_error()?;
             ensure!(
@@ -173,9 +203,10 @@ async fn crash_and_check(options: &Options, server: &mut Server, address: &str) 
         returns.push(start.elapsed());
         if kill % 10 == 0 {
             println!(
-                "  {kill} kills, {:.0} s, {} rows acknowledged",
+                "  {kill} kills, {:.0} s, {} rows and {} writes by key acknowledged",
                 started.elapsed().as_secs_f64(),
-                ledger.acknowledged_count()
+                ledger.acknowledged_count(0..WRITERS),
+                ledger.acknowledged_count(WRITERS..WRITERS + keyed::WRITERS)
             );
         }
     }
@@ -187,36 +218,79 @@ async fn crash_and_check(options: &Options, server: &mut Server, address: &str) 
     tables.await.context("the task that creates tables")??;
     let seen = reader.await.context("the reader's task")??;
 
+    let lookups = probe.await.context("the task that looks up")??;
+
+    let each: Vec<String> = first_lookups
+        .iter()
+        .map(|time| time.as_millis().to_string())
+        .collect();
+    println!("  first lookup after, in ms: {}", each.join(" "));
     print_returns("listening again after", &mut listening);
+    print_returns("first lookup answered after", &mut first_lookups);
     print_returns("all writers served after", &mut returns);
     // One more return, so that the check reads recovered files only.
     server.kill()?;
     server.start()?;
     server.wait_until_listening(RETURN_WITHIN).await?;
-    let connection = table::connect(address).await?;
-    let stored = reader::read_everything(&connection, &paths).await?;
-    ledger.compare(&stored)?;
-    let kept = reader::compare(&seen, &stored)?;
-    let created = ledger.tables();
-    let admin = connection.get_admin()?;
-    let listed = admin.list_tables(table::DATABASE).await?;
-    for name in &created {
-        ensure!(
-            listed.contains(name),
-            "table {name} was created and is gone"
-        );
-    }
+    let check = Check {
+        address,
+        paths: &paths,
+        ledger: &ledger,
+        plan,
+        seen: &seen,
+    };
+    let (kept, compared) = check.everything().await?;
     println!(
         "  {} kills: {} rows acknowledged, 0 lost, 0 duplicated, 0 write errors; {kept} rows seen by a reader, all kept; {} tables created, all there",
         options.kills,
-        ledger.acknowledged_count(),
-        created.len()
+        ledger.acknowledged_count(0..WRITERS),
+        ledger.tables().len()
+    );
+    println!(
+        "  {} writes by key acknowledged: {} keys, {} rows, {} changes, all as written; {lookups} lookups on the way, none stale",
+        ledger.acknowledged_count(WRITERS..WRITERS + keyed::WRITERS),
+        compared.keys,
+        compared.rows,
+        compared.changes
     );
     println!(
         "  (the client itself did not take a row {} times, while it had forgotten its tables)",
         ledger.not_taken.load(Ordering::SeqCst)
     );
+    server.stop(STOP_WITHIN).await?;
+    server.start()?;
+    server.wait_until_listening(RETURN_WITHIN).await?;
+    check.everything().await.context("after a clean restart")?;
+    println!("  stopped and started in order: all the same");
     Ok(())
+}
+
+/// What must hold whenever the writers rest.
+struct Check<'a> {
+    address: &'a str,
+    paths: &'a [TablePath],
+    ledger: &'a Ledger,
+    plan: keyed::Plan,
+    seen: &'a reader::Stored,
+}
+
+impl Check<'_> {
+    async fn everything(&self) -> Result<(usize, keyed::check::Compared)> {
+        let connection = table::connect(self.address).await?;
+        let stored = reader::read_everything(&connection, self.paths).await?;
+        self.ledger.compare(WRITERS, &stored)?;
+        let kept = reader::compare(self.seen, &stored)?;
+        let listed = connection.get_admin()?.list_tables(table::DATABASE).await?;
+        for name in self.ledger.tables() {
+            ensure!(
+                listed.contains(&name),
+                "table {name} was created and is gone"
+            );
+        }
+        let compared =
+            keyed::check::everything(&connection, WRITERS, self.plan, self.ledger).await?;
+        Ok((kept, compared))
+    }
 }
 
 fn print_returns(what: &str, times: &mut [Duration]) {
@@ -232,7 +306,7 @@ fn print_returns(what: &str, times: &mut [Duration]) {
     }
 }
 
-/// Two tables: one whose writers choose buckets by key, one without a key.
+/// Two log tables: one whose writers choose buckets by key, one without a key.
 async fn create_tables(address: &str) -> Result<Vec<TablePath>> {
     let connection = table::connect(address).await?;
     let admin = connection.get_admin()?;
@@ -252,6 +326,7 @@ async fn create_tables(address: &str) -> Result<Vec<TablePath>> {
         table::create(&admin, &path, &descriptor).await?;
         paths.push(path);
     }
+    keyed::create_tables(&connection).await?;
     Ok(paths)
 }
 

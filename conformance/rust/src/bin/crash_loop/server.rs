@@ -78,6 +78,27 @@ impl Server {
         Ok(())
     }
 
+    /// SIGTERM, and the server ends by itself, without an error.
+    pub async fn stop(&mut self, within: Duration) -> Result<()> {
+        let mut child = self.child.take().context("no server to stop")?;
+        let asked = Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .status()?;
+        let start = Instant::now();
+        while asked.success() && start.elapsed() < within {
+            if let Some(status) = child.try_wait()? {
+                if status.success() {
+                    return Ok(());
+                }
+                bail!("the server ended with {status} when it was asked to stop");
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        child.kill()?;
+        child.wait()?;
+        bail!("the server does not stop within {within:?}")
+    }
+
     /// How long it took until the port accepted connections.
     pub async fn wait_until_listening(&mut self, within: Duration) -> Result<Duration> {
         let start = Instant::now();

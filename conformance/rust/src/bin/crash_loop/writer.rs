@@ -76,11 +76,11 @@ pub async fn run(
 /// wait to be sent. Until then it takes no rows and says that the table is not
 /// there. Nothing was queued or sent: the table is asked for, and the row is
 /// offered again. (A table that is gone shows as a return that takes too long.)
-fn forgot_the_table(error: &fluss::error::Error) -> bool {
+pub fn forgot_the_table(error: &fluss::error::Error) -> bool {
     error.to_string().contains("Table not found")
 }
 
-async fn settle(
+pub async fn settle(
     pending: &mut VecDeque<(i64, WriteResultFuture)>,
     number: usize,
     ledger: &Ledger,
