@@ -14,7 +14,8 @@ pub(crate) const LEVELS: usize = 7;
 pub struct RocksConfig {
     /// Bytes of the block cache, indexes and filters included, of all stores.
     pub block_cache_bytes: u64,
-    /// Bytes of all write buffers together; beyond it the largest are flushed.
+    /// Bytes of all write buffers that are written to; beyond it the largest are
+    /// flushed. Those that are being flushed may take as much again.
     pub write_buffers_bytes: u64,
     /// Bytes of one write buffer; a store that is hardly written to has a smaller one.
     pub write_buffer_bytes: u64,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mainstem_kv::{KvEngine, KvStore, Result};
 use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, Options};
 
+use crate::buffers::Buffers;
 use crate::config::RocksConfig;
 use crate::store::RocksStore;
 use crate::{directory, error, options};
@@ -15,6 +16,7 @@ use crate::{directory, error, options};
 /// all stores.
 pub struct RocksEngine {
     options: Options,
+    buffers: Arc<Buffers>,
     config: RocksConfig,
 }
 
@@ -26,6 +28,7 @@ impl RocksEngine {
     pub fn new(config: RocksConfig) -> Result<Self> {
         Ok(Self {
             options: options::build(&config)?,
+            buffers: Arc::new(Buffers::new(config.write_buffers_bytes)),
             config,
         })
     }
@@ -47,6 +50,7 @@ impl KvEngine for RocksEngine {
         Ok(Arc::new(RocksStore::new(
             db,
             self.config.write_buffer_bytes,
+            &self.buffers,
         )))
     }
 

@@ -12,6 +12,7 @@
 //! This crate deliberately does not know tables, rows, offsets or changelogs: keys and
 //! values are bytes.
 
+mod buffers;
 mod config;
 mod directory;
 mod engine;

@@ -20,7 +20,7 @@ const ARENA_BLOCK_BYTES: usize = 64 << 10;
 /// Bytes of the write buffer that a store begins with. A store that is written to
 /// more than a little gets larger ones ([`crate::store`]), as they take memory from
 /// the start: for their filter.
-pub(crate) const FIRST_WRITE_BUFFER_BYTES: u64 = 4 << 20;
+pub(crate) const FIRST_WRITE_BUFFER_BYTES: u64 = 2 << 20;
 /// Part of a write buffer that is a Bloom filter of its keys: 10 to 15 bits each, if
 /// rows are short. Most keys that are asked for are not in the buffer, and a filter
 /// finds that out in a tenth of the time that a search takes.
@@ -46,8 +46,10 @@ pub(crate) fn build(config: &RocksConfig) -> Result<Options> {
 
 fn set_memory(options: &mut Options, config: &RocksConfig) {
     options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager(
-        size(config.write_buffers_bytes),
-        // A full budget flushes; it is the level-0 files that hold writers back.
+        // The budget is kept by `buffers`; this is for what is being flushed as well,
+        // and for the case that flushes do not keep up.
+        size(config.write_buffers_bytes.saturating_mul(2)),
+        // It does not make writers wait: level-0 files and full buffers of a store do.
         false,
     ));
     options.set_write_buffer_size(size(

@@ -18,6 +18,7 @@ use rocksdb::{
     WriteOptions,
 };
 
+use crate::buffers::{Buffers, Member};
 use crate::error;
 use crate::options::{FIRST_WRITE_BUFFER_BYTES, LEVEL0_SLOWDOWN};
 use crate::snapshot::RocksSnapshot;
@@ -28,7 +29,8 @@ const BUSY_AFTER_BYTES: u64 = FIRST_WRITE_BUFFER_BYTES / 4;
 
 /// An open RocksDB.
 pub(crate) struct RocksStore {
-    db: DB,
+    /// The only lasting reference: dropping it closes the database.
+    db: Arc<DB>,
     read_disk: ReadOptions,
     read_memory: ReadOptions,
     write_waiting: WriteOptions,
@@ -37,10 +39,13 @@ pub(crate) struct RocksStore {
     write_buffer_bytes: u64,
     /// Bytes written since the opening.
     written: AtomicU64,
+    buffers: Arc<Buffers>,
+    member: Arc<Member>,
 }
 
 impl RocksStore {
-    pub(crate) fn new(db: DB, write_buffer_bytes: u64) -> Self {
+    pub(crate) fn new(db: DB, write_buffer_bytes: u64, buffers: &Arc<Buffers>) -> Self {
+        let db = Arc::new(db);
         let mut read_memory = ReadOptions::default();
         read_memory.set_read_tier(ReadTier::BlockCache);
         let write = |no_slowdown| {
@@ -53,13 +58,15 @@ impl RocksStore {
             options
         };
         Self {
-            db,
             read_disk: ReadOptions::default(),
             read_memory,
             write_waiting: write(false),
             write_at_once: write(true),
             write_buffer_bytes,
             written: AtomicU64::new(0),
+            buffers: buffers.clone(),
+            member: buffers.join(&db),
+            db,
         }
     }
 
@@ -75,6 +82,7 @@ impl RocksStore {
 
     /// Counts written bytes, and makes the next write buffers larger once.
     fn count_written(&self, bytes: u64) {
+        self.buffers.wrote(bytes);
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         let turns_busy = before < BUSY_AFTER_BYTES && before + bytes >= BUSY_AFTER_BYTES;
         if turns_busy && self.write_buffer_bytes > FIRST_WRITE_BUFFER_BYTES {
@@ -177,6 +185,12 @@ impl KvStore for RocksStore {
             write_buffer_bytes: self.number(CUR_SIZE_ALL_MEM_TABLES),
             file_bytes: self.number(LIVE_SST_FILES_SIZE),
         }
+    }
+}
+
+impl Drop for RocksStore {
+    fn drop(&mut self) {
+        self.member.leave();
     }
 }
 

@@ -1,7 +1,11 @@
 //! RocksDB does what every engine must do.
 
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use mainstem_env::SeededRng;
 use mainstem_kv::engine::contract::{self, Subject};
-use mainstem_kv::{KvEngine, KvWrites};
+use mainstem_kv::{KvEngine, KvStore, KvWrites};
 use mainstem_kv_rocksdb::{RocksConfig, RocksEngine};
 
 fn with_rocksdb(check: fn(&Subject)) {
@@ -55,7 +59,7 @@ mod small_buffers {
             let mut writes = KvWrites::default();
             let mut number = 0_u32;
             // It is flushed at the latest when no buffer is free any more.
-            while durable == start || number % 1_000 != 0 {
+            while durable == start || !number.is_multiple_of(1_000) {
                 writes.clear();
                 writes.put(&number.to_be_bytes(), 1, &[number as u8; 500]);
                 writes.put(b"last", 1, &number.to_be_bytes());
@@ -93,4 +97,89 @@ fn a_busy_store_gets_larger_write_buffers() {
     let sizes = store.statistics();
     assert!(sizes.write_buffer_bytes > 30_000_000, "{sizes:?}");
     assert!(sizes.level0_files <= 1, "{sizes:?}");
+}
+
+/// Runs of neighbours, in buffers and in files: reads go from one key to the next.
+#[test]
+fn many_keys_match_a_model() {
+    const KEYS: u64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = RocksEngine::new(RocksConfig::default())
+        .unwrap()
+        .open(dir.path())
+        .unwrap();
+    let mut rng = SeededRng::new(7);
+    let mut model: BTreeMap<[u8; 8], Vec<u8>> = BTreeMap::new();
+    let mut writes = KvWrites::default();
+    for round in 0..200 {
+        writes.clear();
+        for _ in 0..500 {
+            let key = rng.below(KEYS).to_be_bytes();
+            if rng.chance(25) {
+                writes.delete(&key);
+                model.remove(&key);
+            } else {
+                let row = rng.next_u64().to_le_bytes();
+                writes.put(&key, 1, &row);
+                model.insert(key, [b"\x01\0", &row[..]].concat());
+            }
+        }
+        store.write(&writes, true).unwrap();
+        if round % 60 == 59 {
+            store.flush().unwrap();
+        }
+        let start = rng.below(KEYS);
+        let step = 1 + rng.below(40);
+        let keys: Vec<[u8; 8]> = (0..rng.below(600))
+            .map(|at| (start + at * step).to_be_bytes())
+            .collect();
+        let asked: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
+        for (key, found) in keys.iter().zip(contract::multi_get(&*store, &asked)) {
+            assert_eq!(found.as_ref(), model.get(key), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn stores_that_nobody_writes_to_give_way_to_one_that_is_busy() {
+    const BUDGET: u64 = 6 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = RocksEngine::new(RocksConfig {
+        write_buffers_bytes: BUDGET,
+        ..RocksConfig::default()
+    })
+    .unwrap();
+    let write = |store: &dyn KvStore, count: u64| {
+        let mut writes = KvWrites::default();
+        for number in 0..count {
+            writes.clear();
+            writes.put(&number.to_be_bytes(), 1, &[7; 10_000]);
+            store.write(&writes, true).unwrap();
+        }
+    };
+    let idle: Vec<_> = (0..5)
+        .map(|number| {
+            let store = engine.open(&dir.path().join(number.to_string())).unwrap();
+            write(&*store, 100);
+            store
+        })
+        .collect();
+    let busy = engine.open(&dir.path().join("busy")).unwrap();
+    write(&*busy, 150);
+    // The flush is in the background.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while idle.iter().all(|store| store.durable_sequence() == 0) {
+        assert!(Instant::now() < deadline, "an idle store is flushed");
+        std::thread::yield_now();
+    }
+    assert!(
+        busy.statistics().level0_files <= 1,
+        "{:?}",
+        busy.statistics()
+    );
+    drop(idle);
+    // A store that was looked at can be closed and opened at once.
+    for number in 0..5 {
+        drop(engine.open(&dir.path().join(number.to_string())).unwrap());
+    }
 }
