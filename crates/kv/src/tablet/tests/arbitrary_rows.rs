@@ -86,7 +86,7 @@ fn row(rng: &mut SeededRng, schema: &Schema) -> Vec<Value<'static>> {
 fn value(rng: &mut SeededRng, kind: &TypeKind) -> Value<'static> {
     let number = rng.next_u64() >> rng.below(64);
     match kind {
-        TypeKind::Boolean => Value::Boolean(number % 2 == 0),
+        TypeKind::Boolean => Value::Boolean(number.is_multiple_of(2)),
         TypeKind::TinyInt => Value::TinyInt(number as i8),
         TypeKind::SmallInt => Value::SmallInt(number as i16),
         TypeKind::Int => Value::Int(number as i32),
