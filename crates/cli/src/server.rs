@@ -7,6 +7,7 @@ mod metrics;
 mod router;
 
 use std::future::Future;
+use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -296,6 +297,7 @@ fn open(
                 files,
                 pressure_from_level0_files: u64::try_from(config.kv.pressure_from_level0_files)
                     .unwrap_or(0),
+                volatile_boot: (!durable).then(present_boot),
             }),
             dir: data_dir.kv(),
             numbers: coordinator.clone(),
@@ -305,6 +307,16 @@ fn open(
     });
     catalog.subscribe(replicas.clone());
     Ok((coordinator, replicas))
+}
+
+/// A number of the machine's present boot, not 0. Where the system does not tell, every
+/// start counts as one: rows are then built anew after each that was not orderly.
+fn present_boot() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap_or_else(|_| format!("{:?}", std::time::SystemTime::now()));
+    let mut hasher = std::hash::DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish() | 1
 }
 
 fn rocks_engine(config: &ServerConfig) -> Result<RocksEngine> {

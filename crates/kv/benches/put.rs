@@ -116,6 +116,10 @@ impl ChangelogSource for EmptyLog {
         0
     }
 
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     fn committed_offset(&self) -> i64 {
         0
     }
@@ -173,6 +177,7 @@ fn measure(name: &str, options: &[(&str, &str)]) {
         engine: Arc::new(stub.clone()),
         files: Arc::new(SimFileSystem::new(0)),
         pressure_from_level0_files: 4,
+        volatile_boot: None,
     };
     let tablet = KvTablet::new(PathBuf::from("/bench"), Arc::new(resources));
     let mut writer = tablet.lock();

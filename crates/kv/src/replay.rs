@@ -13,6 +13,10 @@ pub trait ChangelogSource {
     /// First offset there is.
     fn start_offset(&self) -> i64;
 
+    /// Whether all that was ever committed is there, as far as is known. If not, the
+    /// store may be the only good copy of the rows.
+    fn is_whole(&self) -> bool;
+
     /// Exclusive end of what is committed.
     fn committed_offset(&self) -> i64;
 

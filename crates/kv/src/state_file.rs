@@ -14,6 +14,7 @@
 //! | 4 | column id of the range, −1 = none |
 //! | 8 | next number of the range |
 //! | 8 | last number of the range |
+//! | 8 | boot of the machine in which the store is open, 0 = none |
 //! | 4 | CRC-32C of all before |
 
 use std::io::{self, IoSlice};
@@ -27,7 +28,7 @@ const FILE: &str = "state";
 const TEMPORARY: &str = "state.new";
 const MAGIC: &[u8; 4] = b"MSKV";
 const VERSION: u32 = 1;
-const LEN: usize = 56;
+const LEN: usize = 64;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,10 @@ pub struct TabletState {
     /// Numbers of the auto-increment column; those below `next` were in use when
     /// the changelog had grown to `offset`.
     pub numbers: Option<NumberRange>,
+    /// With a changelog that a power cut may cut: the boot of the machine in which
+    /// the store was opened last, 0 once it is closed. The files of the store may hold
+    /// changes that such a cut took out of the changelog.
+    pub boot: u64,
 }
 
 impl TabletState {
@@ -60,6 +65,7 @@ impl TabletState {
         bytes.extend_from_slice(&range.column_id.to_le_bytes());
         bytes.extend_from_slice(&range.next.to_le_bytes());
         bytes.extend_from_slice(&range.end.to_le_bytes());
+        bytes.extend_from_slice(&self.boot.to_le_bytes());
         let crc = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes.try_into().expect("the fields are so long")
@@ -78,6 +84,7 @@ impl TabletState {
                 next: i64_at(36),
                 end: i64_at(44),
             }),
+            boot: i64_at(52) as u64,
         };
         (state.encode() == *bytes && state.offset >= 0).then_some(state)
     }
@@ -149,6 +156,7 @@ mod tests {
                 next: 101,
                 end: 200,
             }),
+            boot: u64::MAX - 5,
         }
     }
 

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use mainstem_env::FileSystem;
@@ -47,6 +47,9 @@ pub struct KvResources {
     /// Files of level 0 from which on writers are told of pressure
     /// (`kv.backpressure.l0-slowdown-trigger`).
     pub pressure_from_level0_files: u64,
+    /// If an end of the machine may take appended changelog records away: a number of
+    /// its present boot that is not 0.
+    pub volatile_boot: Option<u64>,
 }
 
 /// See the module.
@@ -57,6 +60,8 @@ pub struct KvTablet {
     /// The open store, for readers. Changed under the writer's lock only.
     store: RwLock<Option<Arc<dyn KvStore>>>,
     last_used_ms: AtomicI64,
+    /// A read found damage.
+    damaged: AtomicBool,
     pending_bytes_max: usize,
     writer: Mutex<Writer>,
 }
@@ -95,6 +100,7 @@ impl KvTablet {
             resources,
             store: RwLock::new(None),
             last_used_ms: AtomicI64::new(0),
+            damaged: AtomicBool::new(false),
             pending_bytes_max: PENDING_BYTES_MAX,
             writer: Mutex::default(),
         }
@@ -130,6 +136,14 @@ impl KvTablet {
         let store = self.store.read().clone()?;
         self.last_used_ms.store(now_ms, Ordering::Relaxed);
         Some(store)
+    }
+
+    /// Takes note of an error that a read of the store gave: after damage it is to be
+    /// opened anew.
+    pub fn report(&self, error: &KvError) {
+        if matches!(error, KvError::Damaged(_)) {
+            self.damaged.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether the store is open.
@@ -190,8 +204,20 @@ impl KvWriter<'_> {
     }
 
     /// Whether the store failed: it has to be opened anew.
-    pub fn has_failed(&self) -> bool {
+    pub fn has_failed(&mut self) -> bool {
+        if self.tablet.damaged.swap(false, Ordering::Relaxed) {
+            self.failed(&KvError::Damaged("a read found it".to_owned()));
+        }
         self.writer.failed
+    }
+
+    /// The store is not to be used until it is opened anew, or built anew if it is
+    /// damaged.
+    fn failed(&mut self, error: &KvError) {
+        self.writer.failed = true;
+        if let KvError::Damaged(reason) = error {
+            self.writer.damage = Some(reason.clone());
+        }
     }
 
     /// Exclusive end of the changes that the store holds.
@@ -257,9 +283,8 @@ impl KvWriter<'_> {
             };
             self.note(state)?;
         }
-        if let Err(KvError::Damaged(reason)) = &prepared {
-            self.writer.failed = true;
-            self.writer.damage = Some(reason.clone());
+        if let Err(error @ KvError::Damaged(_)) = &prepared {
+            self.failed(error);
         }
         prepared
     }
@@ -307,7 +332,7 @@ impl KvWriter<'_> {
             true => Ok(store.last_sequence()),
             false => store.write(&changes.to_writes(), true),
         };
-        let sequence = sequence.inspect_err(|_| self.writer.failed = true)?;
+        let sequence = sequence.inspect_err(|error| self.failed(error))?;
         self.writer.row_count += changes.row_delta();
         self.applied(end_offset, sequence);
         Ok(())
@@ -342,9 +367,10 @@ impl KvWriter<'_> {
     pub fn look_up(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         let store = self.store()?;
         let mut values = vec![None; keys.len()];
-        store.multi_get(keys, Reach::Disk, &mut |index, value| {
+        let read = store.multi_get(keys, Reach::Disk, &mut |index, value| {
             values[index] = value.map(<[u8]>::to_vec);
-        })?;
+        });
+        read.inspect_err(|error| self.tablet.report(error))?;
         let pending = &self.writer.pending;
         for (key, value) in keys.iter().zip(&mut values) {
             match pending.get(pending.hash(key), key) {
@@ -389,9 +415,18 @@ impl KvWriter<'_> {
         if behind >= FLUSH_AFTER_OFFSETS
             || now_ms.saturating_sub(self.writer.noted_ms) >= flush_interval_ms
         {
-            store.flush()?;
+            self.flush(&*store)?;
         }
         self.note_durable(&*store, now_ms)
+    }
+
+    fn flush(&mut self, store: &dyn KvStore) -> Result<()> {
+        // A full disk may have room later, and what is there can be read; damage stays.
+        store.flush().inspect_err(|error| {
+            if matches!(error, KvError::Damaged(_)) {
+                self.failed(error);
+            }
+        })
     }
 
     fn note_durable(&mut self, store: &dyn KvStore, now_ms: i64) -> Result<()> {
@@ -445,11 +480,12 @@ impl KvWriter<'_> {
             return Ok(true);
         };
         if !self.writer.marks.is_empty() {
-            store.flush()?;
+            self.flush(&*store)?;
             self.note_durable(&*store, now_ms)?;
         }
         let state = TabletState {
             numbers: self.writer.numbers,
+            boot: 0,
             ..self.writer.noted
         };
         self.note(state)?;
@@ -466,7 +502,10 @@ impl KvWriter<'_> {
         {
             return false;
         }
-        *store = None;
+        let closed = store.take();
+        // Readers ask for it meanwhile: closing takes its time.
+        drop(store);
+        drop(closed);
         self.writer.pending.clear();
         self.writer.marks.clear();
         self.writer.failed = false;

@@ -87,6 +87,9 @@ pub struct Summary {
     pub log_bytes: u64,
 }
 
+/// Ends the scans of a bucket.
+pub type ScanCloser = Box<dyn Fn(&TableBucket) + Send + Sync>;
+
 /// See the module.
 pub struct Replicas {
     context: Arc<ReplicaContext>,
@@ -96,6 +99,7 @@ pub struct Replicas {
     rows: RowsConfig,
     catalog: Arc<Catalog>,
     metrics: OnceLock<Arc<TabletMetrics>>,
+    scan_closer: OnceLock<ScanCloser>,
     replicas: RwLock<HashMap<TableBucket, Arc<Replica>>>,
     /// Buckets whose log could not be opened yet.
     unopened: Mutex<BTreeSet<TableBucket>>,
@@ -141,6 +145,7 @@ impl Replicas {
             rows: config.rows,
             catalog: config.catalog,
             metrics: OnceLock::new(),
+            scan_closer: OnceLock::new(),
             replicas: RwLock::default(),
             unopened: Mutex::default(),
             tables: RwLock::default(),
@@ -153,6 +158,19 @@ impl Replicas {
     pub fn set_metrics(&self, metrics: Arc<TabletMetrics>) {
         // A second call would come from a mistake at the start and change nothing.
         let _ = self.metrics.set(metrics);
+    }
+
+    /// How the scans of a bucket are ended when its rows are removed or opened anew.
+    /// Once, by the service.
+    pub fn set_scan_closer(&self, close: ScanCloser) {
+        // A second service over the same replicas has the scans of the first left open.
+        let _ = self.scan_closer.set(close);
+    }
+
+    fn close_scans(&self, bucket: &TableBucket) {
+        if let Some(close) = self.scan_closer.get() {
+            close(bucket);
+        }
     }
 
     /// This server.
@@ -325,7 +343,8 @@ impl Replicas {
                 Err(LogError::Failed(_)) => self.reopen(&replica),
                 Err(_) => {}
             }
-            replica.maintain_rows(self.rows.flush_interval_ms, self.rows.idle_ms);
+            let close_scans = |bucket: &TableBucket| self.close_scans(bucket);
+            replica.maintain_rows(self.rows.flush_interval_ms, self.rows.idle_ms, &close_scans);
         }
         let unopened = self.unopened.lock().clone();
         for bucket in unopened {
@@ -559,6 +578,7 @@ impl Replicas {
         };
         for replica in &stopped {
             replica.stop();
+            self.close_scans(&replica.bucket());
         }
         let files = self.resources.file_system().clone();
         let unremoved = self.unremoved.clone();

@@ -84,7 +84,7 @@ pub struct TabletService {
     metrics: Arc<TabletMetrics>,
     readers: Mutex<HashMap<u64, Arc<Mutex<ReaderProgress>>>>,
     projections: fetch::ProjectionCache,
-    scans: ScanSessions,
+    scans: Arc<ScanSessions>,
 }
 
 impl TabletService {
@@ -95,13 +95,16 @@ impl TabletService {
         metrics: Arc<TabletMetrics>,
         scan_limits: ScanLimits,
     ) -> Arc<Self> {
+        let scans = Arc::new(ScanSessions::new(scan_limits));
+        let closed = scans.clone();
+        replicas.set_scan_closer(Box::new(move |bucket| closed.close_bucket(bucket)));
         Arc::new(Self {
             replicas,
             clock,
             metrics,
             readers: Mutex::default(),
             projections: fetch::ProjectionCache::default(),
-            scans: ScanSessions::new(scan_limits),
+            scans,
         })
     }
 

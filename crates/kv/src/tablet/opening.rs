@@ -65,6 +65,11 @@ impl KvWriter<'_> {
         self.writer.failed = false;
         self.writer.damage = None;
         self.replay(table, changelog, &*store)?;
+        let opened = TabletState {
+            boot: self.tablet.resources.volatile_boot.unwrap_or(0),
+            ..self.writer.noted
+        };
+        self.note(opened)?;
         *self.tablet.store.write() = Some(store);
         Ok(Some(OpeningReport {
             replayed_from: state.offset,
@@ -100,13 +105,20 @@ impl KvWriter<'_> {
         let start = changelog.start_offset();
         let reason = match noted {
             // The first opening.
-            None if changelog.end_offset() == 0 => None,
+            None if changelog.end_offset() == 0 && changelog.is_whole() => None,
             None => Some("its state is missing or damaged".to_owned()),
             Some(state) => match self.open_noted(state, changelog)? {
                 Ok(store) => return Ok((store, state, None)),
                 Err(reason) => Some(reason),
             },
         };
+        if !changelog.is_whole() {
+            return Err(KvError::Damaged(format!(
+                "{}, and the changelog is damaged: restore the files of {} or of the log",
+                reason.unwrap_or_default(),
+                dir.display()
+            )));
+        }
         if start > 0 {
             return Err(KvError::Damaged(format!(
                 "{}, and the changelog below {start} is gone: restore the files of {}",
@@ -136,11 +148,20 @@ impl KvWriter<'_> {
         } = state;
         let (start, end) = (changelog.start_offset(), changelog.end_offset());
         let holds = format!("it holds changes up to {offset}");
-        if offset > end {
+        // Of a damaged changelog the store has the better copy: it is served as it is.
+        if offset > end && changelog.is_whole() {
             return Ok(Err(format!("{holds}, the changelog ends at {end}")));
         }
         if offset < start {
             return Ok(Err(format!("{holds}, the changelog begins at {start}")));
+        }
+        if let Some(boot) = self.tablet.resources.volatile_boot
+            && changelog.is_whole()
+            && state.boot != 0
+            && state.boot != boot
+        {
+            let reason = "it was open when the machine stopped, which may have cut the changelog";
+            return Ok(Err(reason.to_owned()));
         }
         if let Some(damage) = &self.writer.damage {
             return Ok(Err(damage.clone()));

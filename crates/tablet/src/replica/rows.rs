@@ -15,9 +15,9 @@ use mainstem_format::{KvBatch, LogBatch};
 use mainstem_kv::{
     ChangelogSource, KvError, KvStore, KvTable, KvTablet, KvWriter, PutMode, SequenceSource,
 };
-use mainstem_log::{CheckedBatches, LogTablet, ReadRequest};
+use mainstem_log::{CheckedBatches, LogError, LogTablet, ReadRequest};
 use mainstem_meta::MetaError;
-use mainstem_types::TableId;
+use mainstem_types::{TableBucket, TableId};
 use tracing::{error, info, warn};
 
 use super::core::Event;
@@ -123,6 +123,14 @@ impl Replica {
             return Err(busy());
         }
         rows.lock_within(WAIT_MAX).ok_or_else(busy)
+    }
+
+    /// What to answer when a read of the rows fails; damage is remembered.
+    pub fn read_failed(&self, error: KvError) -> Refusal {
+        if let Some(rows) = &self.rows {
+            rows.report(&error);
+        }
+        error.into()
     }
 
     /// Whether the table has a primary key.
@@ -355,7 +363,12 @@ impl Replica {
 
     /// Notes how far the rows are durable; opens them anew if they failed, and
     /// closes them if nobody has used them for a while.
-    pub fn maintain_rows(&self, flush_interval_ms: i64, idle_ms: i64) {
+    pub fn maintain_rows(
+        &self,
+        flush_interval_ms: i64,
+        idle_ms: i64,
+        close_scans: &dyn Fn(&TableBucket),
+    ) {
         let Some(rows) = self.rows.as_ref().filter(|rows| rows.is_open()) else {
             return;
         };
@@ -364,6 +377,8 @@ impl Replica {
             return;
         };
         if writer.has_failed() {
+            // They keep the store from being closed.
+            close_scans(&self.bucket);
             if let Some(table) = self.table().kv.clone() {
                 // It is reported, and tried again the next time.
                 let _ = self.open_rows(&mut writer, &table);
@@ -452,6 +467,10 @@ impl ChangelogSource for ChangelogOf {
 
     fn committed_offset(&self) -> i64 {
         self.committed
+    }
+
+    fn is_whole(&self) -> bool {
+        !matches!(self.log.check_writable(), Err(LogError::Quarantined { .. }))
     }
 
     fn end_offset(&self) -> i64 {

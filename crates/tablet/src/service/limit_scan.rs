@@ -76,7 +76,9 @@ fn first_rows(replica: &Replica, limit: i64) -> Result<Segment, Refusal> {
                 .map_err(|error| Refusal::new(-1, error.to_string()))?;
             snapshot.advance();
         }
-        snapshot.check()?;
+        snapshot
+            .check()
+            .map_err(|error| replica.read_failed(error))?;
     }
     Ok(Segment::Bytes(rows.finish()))
 }

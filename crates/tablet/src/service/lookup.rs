@@ -95,7 +95,10 @@ impl TabletService {
                     fits &= budget.take(value);
                     values.push(value.filter(|_| fits));
                 })
-                .inspect_err(|_| self.metrics.lookup_failed(replica.metrics()))?;
+                .map_err(|error| {
+                    self.metrics.lookup_failed(replica.metrics());
+                    replica.read_failed(error)
+                })?;
             if !complete {
                 return Ok(None);
             }

@@ -225,10 +225,11 @@ fn committed(
     for keys in entry.keys.chunks(KEYS_AT_ONCE) {
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let mut fits = true;
-        store.multi_get(&keys, Reach::Disk, &mut |_, value| {
+        let read = store.multi_get(&keys, Reach::Disk, &mut |_, value| {
             fits &= budget.take(value);
             values.push(value.filter(|_| fits).map(<[u8]>::to_vec));
-        })?;
+        });
+        read.map_err(|error| replica.read_failed(error))?;
         budget.check(fits)?;
     }
     Ok(values)

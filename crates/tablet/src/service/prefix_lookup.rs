@@ -87,7 +87,9 @@ impl TabletService {
                 values.push(Bytes::copy_from_slice(value));
                 snapshot.advance();
             }
-            snapshot.check()?;
+            snapshot
+                .check()
+                .map_err(|error| replica.read_failed(error))?;
             lists.push(pb::PbValueList { values });
         }
         *left = rest_left;

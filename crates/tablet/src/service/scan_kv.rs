@@ -121,7 +121,9 @@ impl TabletService {
                 *left -= 1;
             }
         }
-        scan.snapshot.check()?;
+        if let Err(error) = scan.snapshot.check() {
+            return Err(self.known(&scan.bucket)?.read_failed(error));
+        }
         let has_more = scan.rows_left != Some(0) && scan.snapshot.entry().is_some();
         let is_empty = rows.record_count() == 0;
         let fields = pb::ScanKvResponse {

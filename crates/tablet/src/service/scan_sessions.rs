@@ -66,13 +66,19 @@ struct State {
     expired: HashMap<ScanId, i64>,
 }
 
+impl Slot {
+    fn bucket(&self) -> &TableBucket {
+        match self {
+            Self::Idle(scan, _) => &scan.bucket,
+            Self::Busy(bucket) => bucket,
+        }
+    }
+}
+
 impl State {
     fn of_bucket(&self, bucket: &TableBucket) -> usize {
-        let is_of = |slot: &&Slot| match slot {
-            Slot::Idle(scan, _) => scan.bucket == *bucket,
-            Slot::Busy(other) => other == bucket,
-        };
-        self.scans.values().filter(is_of).count()
+        let slots = self.scans.values();
+        slots.filter(|slot| slot.bucket() == bucket).count()
     }
 }
 
@@ -157,6 +163,23 @@ impl ScanSessions {
             .and_then(|id| self.state.lock().scans.remove(&id));
         // Its view is released outside of the lock.
         drop(closed);
+    }
+
+    /// Ends all scans of a bucket; one that is being answered ends with its answer.
+    pub fn close_bucket(&self, bucket: &TableBucket) {
+        let mut state = self.state.lock();
+        let of_bucket: Vec<ScanId> = state
+            .scans
+            .iter()
+            .filter(|(_, slot)| slot.bucket() == bucket)
+            .map(|(id, _)| *id)
+            .collect();
+        let ended: Vec<Slot> = of_bucket
+            .iter()
+            .filter_map(|id| state.scans.remove(id))
+            .collect();
+        drop(state);
+        drop(ended);
     }
 
     /// Ends scans that nobody has continued for too long, and those of buckets that
@@ -257,6 +280,20 @@ mod tests {
         sessions.put_back(&id, scan(0), 0);
         assert_eq!(code(sessions.take(&id)), 67);
         assert_eq!(code(sessions.take(b"short")), 67);
+    }
+
+    #[test]
+    fn all_scans_of_a_bucket_end_at_once() {
+        let sessions = sessions();
+        let [idle, busy] = [0; 2].map(|_| sessions.open(bucket(0)).unwrap());
+        let other = sessions.open(bucket(1)).unwrap();
+        sessions.put_back(&idle, scan(0), 0);
+        sessions.put_back(&other, scan(1), 0);
+        sessions.close_bucket(&bucket(0));
+        sessions.put_back(&busy, scan(0), 0);
+        assert_eq!(code(sessions.take(&idle)), 67);
+        assert_eq!(code(sessions.take(&busy)), 67);
+        assert!(sessions.take(&other).is_ok());
     }
 
     #[test]

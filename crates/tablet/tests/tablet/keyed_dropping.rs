@@ -67,7 +67,7 @@ fn a_request_that_holds_a_replica_while_it_is_dropped_makes_no_files() {
         Some(12)
     );
     assert!(!rows.is_open());
-    replica.maintain_rows(0, 0);
+    replica.maintain_rows(0, 0, &|_| {});
     assert!(disk.list(Path::new(ROWS_DIR)).unwrap().is_empty());
     assert_eq!(server.engine.directories(), Vec::<PathBuf>::new());
 }

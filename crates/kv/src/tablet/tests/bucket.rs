@@ -134,6 +134,8 @@ pub(super) struct Bucket {
     /// Whether every batch is committed at once.
     pub commits: bool,
     pub now_ms: i64,
+    /// Boot of the machine, if its end may take appended records away.
+    pub boot: Option<u64>,
 }
 
 pub(super) const DIR: &str = "/kv/t7/b0";
@@ -149,7 +151,7 @@ impl Bucket {
         let plan = Plan::default();
         Self {
             table: KvTable::new(&descriptor, [(1, schemas[0].clone())]).unwrap(),
-            tablet: tablet(&engine, &plan, &files),
+            tablet: tablet(&engine, &plan, &files, None),
             engine,
             plan,
             files,
@@ -159,6 +161,7 @@ impl Bucket {
             numbers: Counter::default(),
             commits: true,
             now_ms: 0,
+            boot: None,
         }
     }
 
@@ -367,7 +370,7 @@ impl Bucket {
     pub fn restart(&mut self) {
         assert!(self.tablet.lock().close(self.now_ms).unwrap());
         self.files = self.files.process_kill();
-        self.tablet = tablet(&self.engine, &self.plan, &self.files);
+        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
     }
 
     /// The machine stops and starts: of the store the first `survivors` writes since
@@ -375,14 +378,14 @@ impl Bucket {
     pub fn crash(&mut self, survivors: impl Fn(usize) -> usize, survival: Survival) {
         self.engine.crash(|_, pending| survivors(pending));
         self.files = self.files.power_loss(survival);
-        self.tablet = tablet(&self.engine, &self.plan, &self.files);
+        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
     }
 
     /// The process is killed and starts anew: what it gave to the disk is there.
     pub fn kill(&mut self, survivors: impl Fn(usize) -> usize) {
         self.engine.crash(|_, pending| survivors(pending));
         self.files = self.files.process_kill();
-        self.tablet = tablet(&self.engine, &self.plan, &self.files);
+        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
     }
 
     /// Loses all files, and expects the same rows from the changelog.
@@ -391,17 +394,23 @@ impl Bucket {
         let (content, row_count) = (self.content(), self.row_count());
         self.engine.crash(|_, _| 0);
         self.files = SimFileSystem::new(7);
-        self.tablet = tablet(&self.engine, &self.plan, &self.files);
+        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
         assert_eq!(self.content(), content);
         assert_eq!(self.row_count(), row_count);
     }
 }
 
-fn tablet(engine: &MemoryEngine, plan: &Plan, files: &SimFileSystem) -> KvTablet {
+fn tablet(
+    engine: &MemoryEngine,
+    plan: &Plan,
+    files: &SimFileSystem,
+    volatile_boot: Option<u64>,
+) -> KvTablet {
     let resources = KvResources {
         engine: Arc::new(FaultyEngine::new(engine.clone(), plan.clone())),
         files: Arc::new(files.clone()),
         pressure_from_level0_files: 4,
+        volatile_boot,
     };
     KvTablet::new(PathBuf::from(DIR), Arc::new(resources))
 }

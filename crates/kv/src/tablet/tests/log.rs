@@ -19,6 +19,8 @@ pub(super) struct Log {
     durable: i64,
     /// Reading fails.
     pub unreadable: bool,
+    /// Committed records are known to be missing.
+    pub damaged: bool,
 }
 
 /// What became of a batch.
@@ -91,6 +93,14 @@ impl Log {
         self.durable = self.end_offset();
     }
 
+    /// Loses the batches that end behind `offset`, whatever was promised of them.
+    pub fn cut(&mut self, offset: i64) {
+        self.batches
+            .retain(|batch| batch.header().next_offset() <= offset);
+        self.durable = self.end_offset();
+        self.committed = self.committed.min(self.durable);
+    }
+
     /// Forgets the batches that end at `offset` or before it.
     pub fn trim(&mut self, offset: i64) {
         let ends = self.ends();
@@ -121,6 +131,10 @@ impl Log {
 impl ChangelogSource for Log {
     fn start_offset(&self) -> i64 {
         self.start
+    }
+
+    fn is_whole(&self) -> bool {
+        !self.damaged
     }
 
     fn committed_offset(&self) -> i64 {

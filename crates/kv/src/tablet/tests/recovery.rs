@@ -238,6 +238,62 @@ fn a_store_ahead_of_its_changelog_is_built_anew() {
 }
 
 #[test]
+fn of_a_damaged_changelog_the_store_is_the_better_copy() {
+    let mut bucket = bucket();
+    bucket.restart();
+    bucket.log.cut(2);
+    bucket.log.damaged = true;
+    bucket.open().unwrap();
+    let rows: Vec<String> = bucket.content().into_values().collect();
+    assert_eq!(rows, ["2,b", "3,c"]);
+    bucket.restart();
+    bucket.files.remove_file(&state_file()).unwrap();
+    assert!(refused(&mut bucket).contains("the changelog is damaged"));
+    assert!(!bucket.engine.directories().is_empty());
+}
+
+#[test]
+fn where_a_power_cut_may_cut_the_changelog_the_rows_are_built_anew_after_one() {
+    let mut bucket = bucket();
+    bucket.boot = Some(11);
+    bucket.restart();
+    bucket.open().unwrap();
+    // A process that is killed leaves the changelog as it is.
+    bucket.kill(|pending| pending);
+    assert_eq!(bucket.open().unwrap().unwrap().rebuilt, None);
+    bucket.rows(&["4,e", "5,f"]);
+    bucket.tablet.lock().checkpoint(9, 0).unwrap();
+    bucket.rows(&["6,g"]);
+    // The store has the row, the changelog has not.
+    bucket.log.cut(bucket.end_offset() - 1);
+    bucket.boot = Some(13);
+    bucket.crash(|pending| pending, Survival::Everything);
+    assert!(rebuilt(&mut bucket).contains("when the machine stopped"));
+    let rows: Vec<String> = bucket.content().into_values().collect();
+    assert_eq!(rows, ["2,b", "3,c", "4,e", "5,f"]);
+    // After an orderly stop it is not.
+    bucket.restart();
+    bucket.boot = Some(17);
+    bucket.restart();
+    assert_eq!(bucket.open().unwrap().unwrap().rebuilt, None);
+}
+
+#[test]
+fn damage_that_a_read_finds_is_healed_from_the_changelog() {
+    let mut bucket = bucket();
+    check_rows(&mut bucket);
+    bucket.tablet.report(&KvError::Storage("busy".to_owned()));
+    assert!(!bucket.tablet.lock().has_failed());
+    bucket
+        .tablet
+        .report(&KvError::Damaged("block 7".to_owned()));
+    assert!(bucket.tablet.lock().has_failed());
+    assert!(rebuilt(&mut bucket).contains("a read found it"));
+    let rows: Vec<String> = bucket.content().into_values().collect();
+    assert_eq!(rows, ["2,b", "3,d"]);
+}
+
+#[test]
 fn without_the_beginning_of_the_changelog_nothing_is_served_that_may_be_wrong() {
     let losses: [(&str, &dyn Fn(&mut Bucket)); 5] = [
         ("missing or damaged", &|bucket| {

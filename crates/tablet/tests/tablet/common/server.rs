@@ -192,6 +192,7 @@ fn config(
                 engine: Arc::new(engine),
                 files: disk,
                 pressure_from_level0_files: 8,
+                volatile_boot: None,
             }),
             dir: ROWS_DIR.into(),
             numbers: Arc::new(NoNumbers),
