@@ -379,6 +379,7 @@ impl Replica {
         if writer.has_failed() {
             // They keep the store from being closed.
             close_scans(&self.bucket);
+            *self.unopenable.lock() = None;
             if let Some(table) = self.table().kv.clone() {
                 // It is reported, and tried again the next time.
                 let _ = self.open_rows(&mut writer, &table);

@@ -36,7 +36,7 @@ fn whoever_uses_a_table_that_is_dropped_is_told_at_once() {
     assert_eq!(Fetch::parse(reading.answer())[0].error, Some(21));
     let id = scan.id.expect("an id");
     let next = scanned(server.at_once(1061, go_on(&id, 1)));
-    assert_eq!(next.map(|scanned| scanned.rows), Err(21));
+    assert_eq!(next.map(|scanned| scanned.rows), Err(67));
     assert_eq!(server.now(), started);
     server.sync();
     assert_eq!(server.put_synced(1, 0, &[upsert(1, "c")]), Err(21));
