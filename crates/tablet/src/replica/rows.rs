@@ -17,7 +17,7 @@ use mainstem_kv::{
 };
 use mainstem_log::{CheckedBatches, LogError, LogTablet, ReadRequest};
 use mainstem_meta::MetaError;
-use mainstem_types::{TableBucket, TableId};
+use mainstem_types::{TableBucket, TableId, WriterId};
 use tracing::{error, info, warn};
 
 use super::core::Event;
@@ -315,6 +315,9 @@ impl Replica {
         self.rows()?;
         let batch = KvBatch::parse(records).map_err(|error| Refusal::new(14, error.to_string()))?;
         let (mut writer, table) = self.lock_rows()?;
+        if let Some(outcome) = self.written_before(&batch) {
+            return Ok(outcome);
+        }
         let numbers = NumbersOf {
             source: &*self.context.numbers,
             table_id: self.bucket.table_id,
@@ -341,6 +344,29 @@ impl Replica {
             outcome.committed = self.high_watermark() >= outcome.end_offset;
         }
         Ok(outcome)
+    }
+
+    /// How a batch ended that its writer sends again: it is recognised before it is
+    /// worked out anew, which might end otherwise now.
+    fn written_before(&self, batch: &KvBatch) -> Option<AppendOutcome> {
+        let writer = Some(batch.writer_id())
+            .filter(|id| *id >= 0)
+            .map(WriterId)?;
+        let state = self.state.lock();
+        let written = self
+            .log()
+            .writer_batches(writer)
+            .into_iter()
+            .find(|written| written.sequence == batch.batch_sequence())?;
+        let end_offset = written.last_offset + 1;
+        Some(AppendOutcome {
+            base_offset: written.last_offset - i64::from(written.offset_delta),
+            end_offset,
+            records: 0,
+            duplicate: true,
+            committed: state.core.high_watermark() >= end_offset,
+            log_number: state.log_number,
+        })
     }
 
     /// How close the rows are to making writers wait.

@@ -86,7 +86,7 @@ mod tests {
             ("completely.different", "1"),
             ("zookeeper.address", "localhost:2181"),
             ("netty.server.num-network-threads", "5"),
-            ("kv.flush.thread-num", "5"),
+            ("kv.snapshot.num-retained", "5"),
             ("kv.scanner.ttl", "10min"),
             ("log.fetch.max-bytes", "16mb"),
             ("s3.endpoint", "http://minio:9000"),
@@ -102,7 +102,7 @@ mod tests {
                 "Note log.fetch.max-bytes is now called log.replica.fetch.max-bytes",
                 "Warning completely.different is not a known option and has no effect",
                 "Warning data.dri is not a known option, did you mean data.dir?",
-                "Warning kv.flush.thread-num has no effect yet: that part is not built",
+                "Warning kv.snapshot.num-retained has no effect yet: that part is not built",
                 "Note netty.server.num-network-threads has no effect in Mainstem",
                 "Note zookeeper.address matters only to a cluster of several processes",
             ]
