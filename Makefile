@@ -14,11 +14,8 @@ BINARY := $(CARGO_TARGET_DIR)/debug/mainstem
 RELEASE := $(CARGO_TARGET_DIR)/release/mainstem
 STAGE := scripts/stage.sh
 
-# The integration tests that fluss-rs ships, if the checkout has them beside it:
-# all but those of primary-key tables' data and of remote storage.
+# The integration tests that fluss-rs ships, if the checkout has them beside it.
 SUITE ?= ../shared/conformance/run-fluss-rs-suite.sh
-SUITE_TESTS ?= admin sasl_auth log_table record_batch_log_reader dynamic_batch_size batch_scanner
-SUITE_SKIP ?= batch_scanner_reads_primary_key_table
 
 .PHONY: demo
 demo:
@@ -64,8 +61,7 @@ conformance:
 .PHONY: suite
 suite:
 	@if [ -x '$(SUITE)' ]; then \
-		'$(SUITE)' '$(BINARY)' $(foreach test,$(SUITE_TESTS),integration::$(test)::) \
-			$(foreach test,$(SUITE_SKIP),--skip $(test)); \
+		'$(SUITE)' '$(BINARY)'; \
 	else \
 		echo 'not beside this checkout: left out'; \
 	fi
