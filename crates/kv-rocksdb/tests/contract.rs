@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mainstem_env::SeededRng;
 use mainstem_kv::engine::contract::{self, Subject};
-use mainstem_kv::{KvEngine, KvStore, KvWrites};
+use mainstem_kv::{KvEngine, KvStore, KvWrites, Reach};
 use mainstem_kv_rocksdb::{RocksConfig, RocksEngine};
 
 fn with_rocksdb(check: fn(&Subject)) {
@@ -182,4 +182,27 @@ fn stores_that_nobody_writes_to_give_way_to_one_that_is_busy() {
     for number in 0..5 {
         drop(engine.open(&dir.path().join(number.to_string())).unwrap());
     }
+}
+
+#[test]
+fn what_was_just_flushed_is_read_without_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = RocksEngine::new(RocksConfig::default())
+        .unwrap()
+        .open(dir.path())
+        .unwrap();
+    let keys: Vec<[u8; 4]> = (0..5_000_u32).map(u32::to_be_bytes).collect();
+    let mut writes = KvWrites::default();
+    for key in &keys {
+        writes.put(key, 1, key);
+    }
+    store.write(&writes, true).unwrap();
+    store.flush().unwrap();
+    let keys: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
+    let mut found = 0;
+    let whole = store.multi_get(&keys, Reach::Memory, &mut |_, value| {
+        found += usize::from(value.is_some());
+    });
+    assert!(whole.unwrap());
+    assert_eq!(found, keys.len());
 }

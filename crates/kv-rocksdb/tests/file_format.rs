@@ -247,6 +247,8 @@ fn no_option_is_one_that_old_readers_stumble_over() {
         "index_type=kBinarySearch",
         "data_block_index_type=kDataBlockBinarySearch",
         "paranoid_checks=true",
+        "prepopulate_block_cache=kFlushOnly",
+        "cache_index_and_filter_blocks=true",
     ] {
         assert!(
             text.lines().any(|line| line.trim() == wanted),
