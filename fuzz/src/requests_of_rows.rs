@@ -105,6 +105,7 @@ fn server() -> Server {
                 engine: Arc::new(MemoryEngine::default()),
                 files: disk,
                 pressure_from_level0_files: 8,
+                volatile_boot: None,
             }),
             dir: "/kv".into(),
             numbers: Arc::new(NoNumbers),
@@ -184,13 +185,20 @@ impl SequenceSource for NoNumbers {
 
 /// A put, a lookup that inserts, and scans, for seeds.
 pub fn request_seed() -> Vec<u8> {
-    let columns = [DataType::not_null(TypeKind::Int), DataType::nullable(TypeKind::String)];
+    let columns = [
+        DataType::not_null(TypeKind::Int),
+        DataType::nullable(TypeKind::String),
+    ];
     let mut batch = KvBatchBuilder::new(1, -1, -1);
     for (key, text) in [(1, "x"), (2, "yz")] {
         let mut row = Vec::new();
         let values = [Value::Int(key), Value::from(text)];
-        RowFormat::Compacted.encode(&values, &columns[..], &mut row).expect("a row");
-        batch.append(&[key as u8 * 2], Some(&row)).expect("a record");
+        RowFormat::Compacted
+            .encode(&values, &columns[..], &mut row)
+            .expect("a row");
+        batch
+            .append(&[key as u8 * 2], Some(&row))
+            .expect("a record");
     }
     let put = PutKvRequest {
         acks: Some(-1),

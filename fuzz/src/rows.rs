@@ -32,9 +32,13 @@ pub fn row(data: &[u8]) {
     if format.encode(&values, columns, &mut written).is_err() {
         return;
     }
-    let again = format.decode(&written, columns).expect("it was just written");
+    let again = format
+        .decode(&written, columns)
+        .expect("it was just written");
     let mut twice = Vec::new();
-    format.encode(&again, columns, &mut twice).expect("it was written before");
+    format
+        .encode(&again, columns, &mut twice)
+        .expect("it was written before");
     assert_eq!(written, twice);
 }
 
@@ -55,7 +59,9 @@ pub fn key(data: &[u8]) {
     }
     let again = encoder.decode(&written).expect("it was just written");
     let mut twice = Vec::new();
-    encoder.encode(&again, &mut twice).expect("it was written before");
+    encoder
+        .encode(&again, &mut twice)
+        .expect("it was written before");
     assert_eq!(written, twice);
 }
 
@@ -66,12 +72,20 @@ fn encoders() -> &'static [KeyEncoder] {
     ENCODERS.get_or_init(|| {
         let (schema, _) = schema();
         let names: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
-        let encodings = [KeyEncoding::Compacted, KeyEncoding::Paimon, KeyEncoding::Iceberg];
+        let encodings = [
+            KeyEncoding::Compacted,
+            KeyEncoding::Paimon,
+            KeyEncoding::Iceberg,
+        ];
         let single = encodings.into_iter().flat_map(|encoding| {
-            names.iter().map(move |name| KeyEncoder::new(encoding, schema, &[name]))
+            names
+                .iter()
+                .map(move |name| KeyEncoder::new(encoding, schema, &[name]))
         });
         let several = encodings[..2].iter().flat_map(|encoding| {
-            names.windows(3).map(|names| KeyEncoder::new(*encoding, schema, names))
+            names
+                .windows(3)
+                .map(|names| KeyEncoder::new(*encoding, schema, names))
         });
         single.chain(several).flatten().collect()
     })
@@ -87,14 +101,19 @@ pub fn put(data: &[u8]) {
         engine: Arc::new(engine),
         files: Arc::new(SimFileSystem::new(1)),
         pressure_from_level0_files: 8,
+        volatile_boot: None,
     });
     let tablet = KvTablet::new(PathBuf::from("/rows"), resources);
     let mut writer = tablet.lock();
-    writer.open(table, &NoChangelog, 0).expect("an empty tablet");
+    writer
+        .open(table, &NoChangelog, 0)
+        .expect("an empty tablet");
     let mut end = 0;
     for _ in 0..1 + next(&mut bytes) % 3 {
         let choice = next(&mut bytes);
-        let columns: Vec<i32> = (0..choice % 4).map(|_| i32::from(next(&mut bytes) as i8)).collect();
+        let columns: Vec<i32> = (0..choice % 4)
+            .map(|_| i32::from(next(&mut bytes) as i8))
+            .collect();
         let mode = PutMode {
             target_columns: &columns,
             overwrite: choice & 0x80 != 0,
@@ -112,7 +131,9 @@ pub fn put(data: &[u8]) {
         log.verify_crc().expect("its checksum");
         assert_eq!(log.header().record_count as u64, prepared.record_count);
         end += (prepared.record_count as i64).max(1);
-        writer.commit(end, prepared.changes, end).expect("memory does not fail");
+        writer
+            .commit(end, prepared.changes, end)
+            .expect("memory does not fail");
     }
     let (mut snapshot, offset) = writer.snapshot().expect("it is open");
     assert_eq!(offset, end);
@@ -121,7 +142,9 @@ pub fn put(data: &[u8]) {
     while let Some((_, value)) = snapshot.entry() {
         let (schema_id, row) =
             mainstem_format::value_batch::split_stored_value(value).expect("a stored value");
-        table.decode(schema_id, row).expect("what was stored can be read");
+        table
+            .decode(schema_id, row)
+            .expect("what was stored can be read");
         rows += 1;
         snapshot.advance();
     }
@@ -133,7 +156,9 @@ pub fn put(data: &[u8]) {
 /// As many records as are announced, or one more.
 fn sound_batch(more: u8, records: &[u8]) -> Option<KvBatch> {
     const HEADER: usize = 28;
-    let mut batch = KvBatchBuilder::new(1 + i16::from(more / 3), -1, -1).finish().to_vec();
+    let mut batch = KvBatchBuilder::new(1 + i16::from(more / 3), -1, -1)
+        .finish()
+        .to_vec();
     batch.truncate(HEADER);
     batch.extend_from_slice(records);
     for count in (0..records.len() as i32 / 4 + 1).rev() {
@@ -191,7 +216,9 @@ fn tables() -> &'static [KvTable] {
                 .with_property(engine, "aggregation")
                 .with_property("table.delete.behavior", "ALLOW"),
             unmerged.clone().with_property(engine, "first_row"),
-            unmerged.with_property(engine, "versioned").with_property(version, "n"),
+            unmerged
+                .with_property(engine, "versioned")
+                .with_property(version, "n"),
             TableDescriptor::new(numbered),
         ];
         let table = |descriptor: &TableDescriptor| {
@@ -207,6 +234,10 @@ struct NoChangelog;
 impl ChangelogSource for NoChangelog {
     fn start_offset(&self) -> i64 {
         0
+    }
+
+    fn is_whole(&self) -> bool {
+        true
     }
 
     fn committed_offset(&self) -> i64 {
@@ -254,8 +285,12 @@ pub fn put_seed(table: u8) -> Vec<u8> {
         ];
         let mut row = Vec::new();
         let columns = schema.columns.as_slice();
-        RowFormat::Compacted.encode(&values, columns, &mut row).expect("a row");
-        batch.append(&[&[1], key.as_bytes()].concat(), Some(&row)).expect("a record");
+        RowFormat::Compacted
+            .encode(&values, columns, &mut row)
+            .expect("a row");
+        batch
+            .append(&[&[1], key.as_bytes()].concat(), Some(&row))
+            .expect("a record");
     }
     batch.append(b"\x01b", None).expect("a record");
     let records = batch.finish().slice(28..);

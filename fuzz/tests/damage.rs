@@ -196,7 +196,11 @@ fn rows_of_every_format() {
 fn keys_of_every_encoding() {
     let seeds: Vec<Vec<u8>> = (0..=255_u8)
         .flat_map(|choice| {
-            [vec![choice, 1], vec![choice, 3, b'a', b'b', b'c', 2, 1, b'x', 4], vec![choice; 40]]
+            [
+                vec![choice, 1],
+                vec![choice, 3, b'a', b'b', b'c', 2, 1, b'x', 4],
+                vec![choice; 40],
+            ]
         })
         .collect();
     run(key, &seeds);
