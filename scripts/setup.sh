@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh demo|test: installs what is missing on a Debian machine. A demo needs
-# Rust and a C compiler; the tests also run the official Python and Java clients.
+# Rust, a C++ compiler and libclang, with which RocksDB is built; the tests also run
+# the official Python and Java clients.
 set -euo pipefail
 
 what=${1:-test}
@@ -9,7 +10,12 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 packages=()
-command -v cc >/dev/null || packages+=(build-essential)
+{ command -v cc && command -v c++; } >/dev/null || packages+=(build-essential)
+# Wherever a distribution puts it: what the bindings of RocksDB are made with.
+if [ -z "${LIBCLANG_PATH:-}" ] && ! compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null &&
+    ! compgen -G '/usr/lib*/*/libclang*.so*' >/dev/null && ! compgen -G '/usr/lib*/libclang*.so*' >/dev/null; then
+    packages+=(libclang-dev)
+fi
 if [ "$what" = test ]; then
     if ! { command -v javac && javac --version | grep -Eq ' (1[7-9]|[2-9][0-9])'; } >/dev/null 2>&1; then
         packages+=(openjdk-17-jdk-headless)
