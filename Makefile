@@ -12,7 +12,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # A RocksDB that was built before, if there is one beside the checkout: every shell
 # reads where it is. Without, building it takes a quarter of an hour.
-export BASH_ENV := $(wildcard ../shared/prebuilt/env.sh)
+export BASH_ENV := $(abspath $(wildcard ../shared/prebuilt/env.sh))
 BINARY := $(CARGO_TARGET_DIR)/debug/mainstem
 RELEASE := $(CARGO_TARGET_DIR)/release/mainstem
 STAGE := scripts/stage.sh
