@@ -64,10 +64,11 @@ run_python() { PYTHONDONTWRITEBYTECODE=1 "$cache/python/bin/python" "$here/pytho
 
 build_java() {
     (cd "$here/java" && mvn --color never --quiet --batch-mode compile dependency:build-classpath -Dmdep.outputFile=target/classpath)
-    local jar want
-    jar=$(tr ':' '\n' <"$here/java/target/classpath" | grep fluss-client)
-    want=$(cut -d' ' -f1 "$here/java/checksums.sha256")
-    echo "$want  $jar" | sha256sum --check --quiet -
+    local want name jar
+    while read -r want name; do
+        jar=$(tr ':' '\n' <"$here/java/target/classpath" | grep -F "/$name")
+        echo "$want  $jar" | sha256sum --check --quiet -
+    done <"$here/java/checksums.sha256"
 }
 run_java() {
     # The client reads COMPACTED and INDEXED rows out of network buffers that it
@@ -91,8 +92,10 @@ done
 trap cleanup EXIT
 port=$("$here/../scripts/free-port.sh")
 start() {
+    # Whether this machine's disk is nearly full is not the question here.
     "$binary" start --data-dir "$work/data" \
         -D "bind.listeners=FLUSS://127.0.0.1:$port" -D mainstem.http.listen= \
+        -D server.data-disk.write-limit-ratio=1.0 \
         >>"$log" 2>&1 </dev/null &
     server=$!
     local attempt

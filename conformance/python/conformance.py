@@ -12,6 +12,7 @@ import fluss
 
 import all_types
 import check
+import primary_key
 import tables
 
 DATABASE = "conformance_python"
@@ -31,6 +32,7 @@ async def run(server):
     await tables.offsets(connection, path)
     await tables.buckets(connection, path)
     await tables.filters(connection, path)
+    await primary_key.run(connection, path)
     check.cannot("pyfluss 1.0.0 has no ALTER TABLE: ADD COLUMN is tried by Rust and Java")
     await connection.get_admin().drop_database(DATABASE, False, True)
     await connection.close()

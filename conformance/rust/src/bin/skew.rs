@@ -70,7 +70,7 @@ fn descriptor() -> Result<TableDescriptor> {
             2 => DataTypes::double(),
             _ => DataTypes::string(),
         };
-        schema = schema.column(&format!("c{column}"), data_type);
+        schema = schema.column(format!("c{column}"), data_type);
     }
     Ok(TableDescriptor::builder()
         .schema(schema.build()?)

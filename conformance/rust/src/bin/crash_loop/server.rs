@@ -57,6 +57,9 @@ impl Server {
             .arg(format!("bind.listeners=FLUSS://127.0.0.1:{}", self.port))
             .arg("-D")
             .arg("mainstem.http.listen=")
+            // Whether this machine's disk is nearly full is not the question.
+            .arg("-D")
+            .arg("server.data-disk.write-limit-ratio=1.0")
             .args(&self.options)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -91,11 +91,11 @@ impl Plan {
         match kind {
             Kind::Upserts => Write {
                 id: (writer as u64 * 1_000_000 + key) as i64,
-                delete: (dice >> 32) % 4 == 0,
+                delete: (dice >> 32).is_multiple_of(4),
             },
             Kind::Halves => Write {
                 id: key as i64,
-                delete: (dice >> 32) % 3 == 0,
+                delete: (dice >> 32).is_multiple_of(3),
             },
             // Mostly new keys, now and then one that may be there.
             Kind::Numbered => Write {

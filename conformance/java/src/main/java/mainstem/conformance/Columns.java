@@ -401,11 +401,20 @@ final class Columns {
     }
 
     static Schema schema(List<Column> columns) {
+        return builder(columns).build();
+    }
+
+    /** The same, with the {@code id} as primary key. */
+    static Schema keyedSchema(List<Column> columns) {
+        return builder(columns).primaryKey("id").build();
+    }
+
+    private static Schema.Builder builder(List<Column> columns) {
         Schema.Builder builder =
                 Schema.newBuilder().column("id", DataTypes.BIGINT().copy(false));
         for (Column column : columns) {
             builder.column(column.name(), column.type());
         }
-        return builder.build();
+        return builder;
     }
 }

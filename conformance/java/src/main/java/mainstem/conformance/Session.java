@@ -38,6 +38,8 @@ final class Session implements AutoCloseable {
         configuration.setString("bootstrap.servers", server);
         configuration.setString("client.writer.acks", "all");
         configuration.setString("client.writer.batch-timeout", "10ms");
+        // How long a lookup waits for others to share its request: 100 ms by default.
+        configuration.setString("client.lookup.batch-timeout", "1ms");
         options.forEach(configuration::setString);
         connection = ConnectionFactory.createConnection(configuration);
         admin = connection.getAdmin();
@@ -45,7 +47,12 @@ final class Session implements AutoCloseable {
 
     /** A row as it was read. */
     record Read(
-            Long partition, int bucket, long offset, long timestamp, List<Object> cells) {}
+            Long partition,
+            int bucket,
+            long offset,
+            long timestamp,
+            ChangeType change,
+            List<Object> cells) {}
 
     /** One bucket of a table or of a partition. */
     record Place(Long partition, int bucket) {}
@@ -137,17 +144,26 @@ final class Session implements AutoCloseable {
 
     /** One poll. Every record of a log table is an append. */
     static List<Read> poll(LogScanner scanner, List<DataType> types) {
+        List<Read> reads = pollChanges(scanner, types);
+        for (Read read : reads) {
+            Check.equal("change type", ChangeType.APPEND_ONLY, read.change());
+        }
+        return reads;
+    }
+
+    /** One poll, of records of any change type. */
+    static List<Read> pollChanges(LogScanner scanner, List<DataType> types) {
         ScanRecords records = scanner.poll(POLL);
         List<Read> reads = new ArrayList<>();
         for (TableBucket bucket : records.buckets()) {
             for (ScanRecord record : records.records(bucket)) {
-                Check.equal("change type", ChangeType.APPEND_ONLY, record.getChangeType());
                 reads.add(
                         new Read(
                                 bucket.getPartitionId(),
                                 bucket.getBucket(),
                                 record.logOffset(),
                                 record.timestamp(),
+                                record.getChangeType(),
                                 Values.cells(record.getRow(), types)));
             }
         }
