@@ -86,9 +86,16 @@ impl DataDir {
     /// The volume does not answer.
     pub fn used_ratio(&self) -> std::io::Result<f64> {
         let volume = rustix::fs::statvfs(&self.path)?;
-        let blocks = volume.f_blocks.max(1) as f64;
-        Ok(1.0 - volume.f_bavail as f64 / blocks)
+        Ok(used_ratio(volume.f_blocks, volume.f_bfree, volume.f_bavail))
     }
+}
+
+/// As `df` counts: blocks that nobody but the system may use are neither used nor free.
+/// On a volume that has many of them writes would be refused while there is room.
+fn used_ratio(blocks: u64, free: u64, available: u64) -> f64 {
+    let used = blocks.saturating_sub(free) as f64;
+    let usable = used + available as f64;
+    if usable > 0.0 { used / usable } else { 1.0 }
 }
 
 /// Creates a directory and those above it that are missing, so that a power cut
