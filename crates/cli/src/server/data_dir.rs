@@ -149,6 +149,20 @@ mod tests {
     }
 
     #[test]
+    fn reserved_blocks_are_neither_used_nor_free() {
+        let ratios = [
+            (used_ratio(1_000, 1_000, 1_000), 0.0),
+            (used_ratio(1_000, 500, 500), 0.5),
+            (used_ratio(1_000, 800, 200), 0.5),
+            (used_ratio(1_000, 50, 0), 1.0),
+            (used_ratio(0, 0, 0), 1.0),
+        ];
+        for (ratio, wanted) in ratios {
+            assert!((ratio - wanted).abs() < 1e-9, "{ratio} for {wanted}");
+        }
+    }
+
+    #[test]
     fn a_foreign_layout_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("VERSION"), "mainstem 99\n").expect("writes");
