@@ -276,7 +276,9 @@ async def _engines(connection, path):
     got = await keyed.changes(connection, table, len(expected))
     keyed.same_changes("first_row", expected, got)
 
-    schema = pa.schema([pa.field("a", pa.int32(), nullable=False), ("v", pa.int64()), ("b", pa.string())])
+    schema = pa.schema(
+        [pa.field("a", pa.int32(), nullable=False), ("v", pa.int64()), ("b", pa.string())]
+    )
     properties = {engine: "versioned", "table.merge-engine.versioned.ver-column": "v"}
     table = await keyed.create(
         connection, path("keyed_versioned"), schema, ["a"], properties=properties
@@ -398,7 +400,9 @@ async def _partitions(connection, path):
 
 
 async def _numbered(connection, path):
-    schema = pa.schema([pa.field("k", pa.string(), nullable=False), ("uid", pa.int64()), ("note", pa.string())])
+    schema = pa.schema(
+        [pa.field("k", pa.string(), nullable=False), ("uid", pa.int64()), ("note", pa.string())]
+    )
     table = await keyed.create(
         connection,
         path("keyed_numbers"),
@@ -414,7 +418,8 @@ async def _numbered(connection, path):
     columns = ["k", "note"]
     await keyed.upsert(table, [{"k": f"k{n}", "note": "one"} for n in range(1, 13)], columns)
     await keyed.upsert(table, [{"k": "k4", "note": "two"}], columns)
-    expected = [(INSERT, row(n, "one")) for n in range(1, 13)] + updated(row(4, "one"), row(4, "two"))
+    expected = [(INSERT, row(n, "one")) for n in range(1, 13)]
+    expected += updated(row(4, "one"), row(4, "two"))
     got = await keyed.changes(connection, table, len(expected))
     keyed.same_changes("auto-increment", expected, got)
     check.passed("auto-increment: numbers kept by updates, ranges of 5")

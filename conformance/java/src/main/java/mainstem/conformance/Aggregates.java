@@ -55,11 +55,31 @@ final class Aggregates {
     private static void sums(List<Case> cases) {
         AggFunction sum = AggFunctions.SUM();
         add(cases, sum, DataTypes.TINYINT(), bytes(5, 3, null, 127), bytes(5, 8, 8, -121));
-        add(cases, sum, DataTypes.SMALLINT(), shorts(100, 200, 32_767, -1), shorts(100, 300, -32_469, -32_470));
-        add(cases, sum, DataTypes.INT(), asList(null, 1000, 2000, Integer.MAX_VALUE), asList(null, 1000, 3000, Integer.MIN_VALUE + 2999));
-        add(cases, sum, DataTypes.BIGINT(), asList(10_000L, 20_000L, null, Long.MAX_VALUE), asList(10_000L, 30_000L, 30_000L, Long.MIN_VALUE + 29_999));
+        add(
+                cases,
+                sum,
+                DataTypes.SMALLINT(),
+                shorts(100, 200, 32_767, -1),
+                shorts(100, 300, -32_469, -32_470));
+        add(
+                cases,
+                sum,
+                DataTypes.INT(),
+                asList(null, 1000, 2000, Integer.MAX_VALUE),
+                asList(null, 1000, 3000, Integer.MIN_VALUE + 2999));
+        add(
+                cases,
+                sum,
+                DataTypes.BIGINT(),
+                asList(10_000L, 20_000L, null, Long.MAX_VALUE),
+                asList(10_000L, 30_000L, 30_000L, Long.MIN_VALUE + 29_999));
         add(cases, sum, DataTypes.FLOAT(), asList(1.5f, 2.5f, null, -4f), asList(1.5f, 4f, 4f, 0f));
-        add(cases, sum, DataTypes.DOUBLE(), asList(10.5, 20.5, Double.MAX_VALUE, Double.MAX_VALUE), asList(10.5, 31.0, Double.MAX_VALUE, Double.POSITIVE_INFINITY));
+        add(
+                cases,
+                sum,
+                DataTypes.DOUBLE(),
+                asList(10.5, 20.5, Double.MAX_VALUE, Double.MAX_VALUE),
+                asList(10.5, 31.0, Double.MAX_VALUE, Double.POSITIVE_INFINITY));
         add(
                 cases,
                 sum,
@@ -79,17 +99,46 @@ final class Aggregates {
                 sum,
                 DataTypes.DECIMAL(38, 0),
                 asList(decimal(nines), decimal("1"), decimal("-1"), null),
-                asList(decimal(nines), decimal("1" + "0".repeat(37)), decimal(nines), decimal(nines)));
+                asList(
+                        decimal(nines),
+                        decimal("1" + "0".repeat(37)),
+                        decimal(nines),
+                        decimal(nines)));
     }
 
     private static void products(List<Case> cases) {
         AggFunction product = AggFunctions.PRODUCT();
         add(cases, product, DataTypes.TINYINT(), bytes(5, 3, null, 10), bytes(5, 15, 15, -106));
-        add(cases, product, DataTypes.SMALLINT(), shorts(10, 20, null, -1), shorts(10, 200, 200, -200));
-        add(cases, product, DataTypes.INT(), asList(100, 200, null, Integer.MAX_VALUE), asList(100, 20_000, 20_000, -20_000));
-        add(cases, product, DataTypes.BIGINT(), asList(null, 3L, -5L, Long.MAX_VALUE), asList(null, 3L, -15L, -15L * Long.MAX_VALUE));
-        add(cases, product, DataTypes.FLOAT(), asList(2.5f, 4f, null, -1f), asList(2.5f, 10f, 10f, -10f));
-        add(cases, product, DataTypes.DOUBLE(), asList(0.9, 0.8, null, 1.0), asList(0.9, 0.7200000000000001, 0.7200000000000001, 0.7200000000000001));
+        add(
+                cases,
+                product,
+                DataTypes.SMALLINT(),
+                shorts(10, 20, null, -1),
+                shorts(10, 200, 200, -200));
+        add(
+                cases,
+                product,
+                DataTypes.INT(),
+                asList(100, 200, null, Integer.MAX_VALUE),
+                asList(100, 20_000, 20_000, -20_000));
+        add(
+                cases,
+                product,
+                DataTypes.BIGINT(),
+                asList(null, 3L, -5L, Long.MAX_VALUE),
+                asList(null, 3L, -15L, -15L * Long.MAX_VALUE));
+        add(
+                cases,
+                product,
+                DataTypes.FLOAT(),
+                asList(2.5f, 4f, null, -1f),
+                asList(2.5f, 10f, 10f, -10f));
+        add(
+                cases,
+                product,
+                DataTypes.DOUBLE(),
+                asList(0.9, 0.8, null, 1.0),
+                asList(0.9, 0.7200000000000001, 0.7200000000000001, 0.7200000000000001));
         add(
                 cases,
                 product,
@@ -105,36 +154,99 @@ final class Aggregates {
     }
 
     private static void extremes(List<Case> cases) {
-        both(cases, DataTypes.TINYINT(), bytes(-5, -10, null, 7), bytes(-5, -5, -5, 7), bytes(-5, -10, -10, -10));
-        both(cases, DataTypes.SMALLINT(), shorts(null, 3, -3, 4), shorts(null, 3, 3, 4), shorts(null, 3, -3, -3));
-        both(cases, DataTypes.INT(), asList(1000, 2000, null, 5), asList(1000, 2000, 2000, 2000), asList(1000, 1000, 1000, 5));
-        both(cases, DataTypes.BIGINT(), asList(0L, Long.MIN_VALUE, Long.MAX_VALUE, null), asList(0L, 0L, Long.MAX_VALUE, Long.MAX_VALUE), asList(0L, Long.MIN_VALUE, Long.MIN_VALUE, Long.MIN_VALUE));
+        both(
+                cases,
+                DataTypes.TINYINT(),
+                bytes(-5, -10, null, 7),
+                bytes(-5, -5, -5, 7),
+                bytes(-5, -10, -10, -10));
+        both(
+                cases,
+                DataTypes.SMALLINT(),
+                shorts(null, 3, -3, 4),
+                shorts(null, 3, 3, 4),
+                shorts(null, 3, -3, -3));
+        both(
+                cases,
+                DataTypes.INT(),
+                asList(1000, 2000, null, 5),
+                asList(1000, 2000, 2000, 2000),
+                asList(1000, 1000, 1000, 5));
+        both(
+                cases,
+                DataTypes.BIGINT(),
+                asList(0L, Long.MIN_VALUE, Long.MAX_VALUE, null),
+                asList(0L, 0L, Long.MAX_VALUE, Long.MAX_VALUE),
+                asList(0L, Long.MIN_VALUE, Long.MIN_VALUE, Long.MIN_VALUE));
         // NaN is the largest, and −0.0 is less than 0.0.
-        both(cases, DataTypes.FLOAT(), asList(-0f, 0f, Float.NaN, 1f), asList(-0f, 0f, Float.NaN, Float.NaN), asList(-0f, -0f, -0f, -0f));
-        both(cases, DataTypes.DOUBLE(), asList(0.0, -0.0, Double.NaN, Double.POSITIVE_INFINITY), asList(0.0, 0.0, Double.NaN, Double.NaN), asList(0.0, -0.0, -0.0, -0.0));
+        both(
+                cases,
+                DataTypes.FLOAT(),
+                asList(-0f, 0f, Float.NaN, 1f),
+                asList(-0f, 0f, Float.NaN, Float.NaN),
+                asList(-0f, -0f, -0f, -0f));
+        both(
+                cases,
+                DataTypes.DOUBLE(),
+                asList(0.0, -0.0, Double.NaN, Double.POSITIVE_INFINITY),
+                asList(0.0, 0.0, Double.NaN, Double.NaN),
+                asList(0.0, -0.0, -0.0, -0.0));
         both(
                 cases,
                 DataTypes.DECIMAL(10, 2),
                 asList(decimal("99.99"), decimal("79.99"), decimal("89.99"), null),
                 asList(decimal("99.99"), decimal("99.99"), decimal("99.99"), decimal("99.99")),
                 asList(decimal("99.99"), decimal("79.99"), decimal("79.99"), decimal("79.99")));
+        BigDecimal minusOne = decimal("-1.0000000000");
+        BigDecimal two = decimal("2.0000000000");
+        BigDecimal minusThree = decimal("-3.0000000000");
         both(
                 cases,
                 DataTypes.DECIMAL(38, 10),
-                asList(decimal("-1.0000000000"), decimal("2.0000000000"), null, decimal("-3.0000000000")),
-                asList(decimal("-1.0000000000"), decimal("2.0000000000"), decimal("2.0000000000"), decimal("2.0000000000")),
-                asList(decimal("-1.0000000000"), decimal("-1.0000000000"), decimal("-1.0000000000"), decimal("-3.0000000000")));
-        both(cases, DataTypes.STRING(), asList("apple", "banana", "", "ü"), asList("apple", "banana", "banana", "ü"), asList("apple", "apple", "", ""));
+                asList(minusOne, two, null, minusThree),
+                asList(minusOne, two, two, two),
+                asList(minusOne, minusOne, minusOne, minusThree));
+        both(
+                cases,
+                DataTypes.STRING(),
+                asList("apple", "banana", "", "ü"),
+                asList("apple", "banana", "banana", "ü"),
+                asList("apple", "apple", "", ""));
         // Bytes of UTF-8 decide, which sort like code points and not like UTF-16.
-        both(cases, DataTypes.STRING(), asList("\uffee", "🌊", null, "a"), asList("\uffee", "🌊", "🌊", "🌊"), asList("\uffee", "\uffee", "\uffee", "a"));
-        both(cases, DataTypes.CHAR(2), asList("bb", "ba", "bc", null), asList("bb", "bb", "bc", "bc"), asList("bb", "ba", "ba", "ba"));
-        both(cases, DataTypes.DATE(), asList(20_089, 20_453, -1, null), asList(20_089, 20_453, 20_453, 20_453), asList(20_089, 20_089, -1, -1));
-        both(cases, DataTypes.TIME(3), asList(36_000_000, 52_200_000, 1, null), asList(36_000_000, 52_200_000, 52_200_000, 52_200_000), asList(36_000_000, 36_000_000, 1, 1));
+        both(
+                cases,
+                DataTypes.STRING(),
+                asList("\uffee", "🌊", null, "a"),
+                asList("\uffee", "🌊", "🌊", "🌊"),
+                asList("\uffee", "\uffee", "\uffee", "a"));
+        both(
+                cases,
+                DataTypes.CHAR(2),
+                asList("bb", "ba", "bc", null),
+                asList("bb", "bb", "bc", "bc"),
+                asList("bb", "ba", "ba", "ba"));
+        both(
+                cases,
+                DataTypes.DATE(),
+                asList(20_089, 20_453, -1, null),
+                asList(20_089, 20_453, 20_453, 20_453),
+                asList(20_089, 20_089, -1, -1));
+        both(
+                cases,
+                DataTypes.TIME(3),
+                asList(36_000_000, 52_200_000, 1, null),
+                asList(36_000_000, 52_200_000, 52_200_000, 52_200_000),
+                asList(36_000_000, 36_000_000, 1, 1));
         Instant early = new Instant(1_736_510_400_000L, 1);
         Instant late = new Instant(1_736_510_400_000L, 2);
         Instant ancient = new Instant(-1_000, 0);
         for (DataType type : List.of(DataTypes.TIMESTAMP(9), DataTypes.TIMESTAMP_LTZ(9))) {
-            both(cases, type, asList(early, late, ancient, null), asList(early, late, late, late), asList(early, early, ancient, ancient));
+            both(
+                    cases,
+                    type,
+                    asList(early, late, ancient, null),
+                    asList(early, late, late, late),
+                    asList(early, early, ancient, ancient));
         }
     }
 
@@ -145,35 +257,106 @@ final class Aggregates {
     }
 
     private static void others(List<Case> cases) {
-        add(cases, AggFunctions.LISTAGG(), DataTypes.STRING(), asList("a", null, "b", ""), asList("a", "a", "a,b", "a,b,"));
-        add(cases, AggFunctions.LISTAGG("|"), DataTypes.STRING(), asList(null, "a", "b", "c"), asList(null, "a", "a|b", "a|b|c"));
-        add(cases, AggFunctions.STRING_AGG(), DataTypes.STRING(), asList("x", "y", "z", null), asList("x", "x,y", "x,y,z", "x,y,z"));
-        add(cases, AggFunctions.STRING_AGG("; "), DataTypes.STRING(), asList("developer", "java", "flink", "ü"), asList("developer", "developer; java", "developer; java; flink", "developer; java; flink; ü"));
+        add(
+                cases,
+                AggFunctions.LISTAGG(),
+                DataTypes.STRING(),
+                asList("a", null, "b", ""),
+                asList("a", "a", "a,b", "a,b,"));
+        add(
+                cases,
+                AggFunctions.LISTAGG("|"),
+                DataTypes.STRING(),
+                asList(null, "a", "b", "c"),
+                asList(null, "a", "a|b", "a|b|c"));
+        add(
+                cases,
+                AggFunctions.STRING_AGG(),
+                DataTypes.STRING(),
+                asList("x", "y", "z", null),
+                asList("x", "x,y", "x,y,z", "x,y,z"));
+        add(
+                cases,
+                AggFunctions.STRING_AGG("; "),
+                DataTypes.STRING(),
+                asList("developer", "java", "flink", "ü"),
+                asList(
+                        "developer",
+                        "developer; java",
+                        "developer; java; flink",
+                        "developer; java; flink; ü"));
         DataType bool = DataTypes.BOOLEAN();
-        add(cases, AggFunctions.BOOL_AND(), bool, asList(null, true, true, false), asList(null, true, true, false));
-        add(cases, AggFunctions.BOOL_AND(), bool, asList(false, null, true, true), asList(false, false, false, false));
-        add(cases, AggFunctions.BOOL_OR(), bool, asList(null, false, false, true), asList(null, false, false, true));
-        add(cases, AggFunctions.BOOL_OR(), bool, asList(true, null, false, false), asList(true, true, true, true));
+        add(
+                cases,
+                AggFunctions.BOOL_AND(),
+                bool,
+                asList(null, true, true, false),
+                asList(null, true, true, false));
+        add(
+                cases,
+                AggFunctions.BOOL_AND(),
+                bool,
+                asList(false, null, true, true),
+                asList(false, false, false, false));
+        add(
+                cases,
+                AggFunctions.BOOL_OR(),
+                bool,
+                asList(null, false, false, true),
+                asList(null, false, false, true));
+        add(
+                cases,
+                AggFunctions.BOOL_OR(),
+                bool,
+                asList(true, null, false, false),
+                asList(true, true, true, true));
         // Any type: of every column's samples three, and a null between.
         for (Columns.Column column : Columns.everyType()) {
             List<Object> samples = column.samples().stream().filter(s -> s != null).toList();
             Object one = samples.get(0);
             Object two = samples.get(1 % samples.size());
             Object three = samples.get(2 % samples.size());
-            if (!column.type().isNullable() || column.name().startsWith("array_") || column.name().startsWith("map_string_")) {
+            String name = column.name();
+            boolean isOneOfMany = name.startsWith("array_") || name.startsWith("map_string_");
+            if (!column.type().isNullable() || isOneOfMany) {
                 continue;
             }
             List<Object> in = asList(one, two, null, three);
             add(cases, AggFunctions.LAST_VALUE(), column.type(), in, in);
-            add(cases, AggFunctions.LAST_VALUE_IGNORE_NULLS(), column.type(), in, asList(one, two, two, three));
-            add(cases, AggFunctions.FIRST_VALUE(), column.type(), in, Collections.nCopies(STEPS, one));
-            add(cases, AggFunctions.FIRST_VALUE_IGNORE_NULLS(), column.type(), asList(null, two, null, three), asList(null, two, two, two));
+            add(
+                    cases,
+                    AggFunctions.LAST_VALUE_IGNORE_NULLS(),
+                    column.type(),
+                    in,
+                    asList(one, two, two, three));
+            add(
+                    cases,
+                    AggFunctions.FIRST_VALUE(),
+                    column.type(),
+                    in,
+                    Collections.nCopies(STEPS, one));
+            add(
+                    cases,
+                    AggFunctions.FIRST_VALUE_IGNORE_NULLS(),
+                    column.type(),
+                    asList(null, two, null, three),
+                    asList(null, two, two, two));
         }
         DataType nested = DataTypes.ROW(DataTypes.FIELD("n", DataTypes.ARRAY(DataTypes.INT())));
         Struct first = new Struct(asList(asList(1, null)));
         Struct second = new Struct(asList((Object) null));
-        add(cases, AggFunctions.FIRST_VALUE(), nested, asList(null, first, second, null), asList(null, first, first, first));
-        add(cases, null, nested, asList(first, null, second, null), asList(first, first, second, second));
+        add(
+                cases,
+                AggFunctions.FIRST_VALUE(),
+                nested,
+                asList(null, first, second, null),
+                asList(null, first, first, first));
+        add(
+                cases,
+                null,
+                nested,
+                asList(first, null, second, null),
+                asList(first, first, second, second));
     }
 
     private static List<Object> bytes(Integer... values) {

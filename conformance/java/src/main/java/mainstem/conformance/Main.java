@@ -3,10 +3,10 @@ package mainstem.conformance;
 import java.util.Map;
 
 /**
- * {@code Main HOST:PORT [primary-key]}: the official Java client creates, alters, writes and reads tables on the
- * server there, and compares every value. Ends with status 1 at the first wrong one. Uses the
- * database {@code conformance_java}. With {@code primary-key} only the tables with a primary key are
- * tried.
+ * {@code Main HOST:PORT [primary-key]}: the official Java client creates, alters, writes and reads
+ * tables on the server there, and compares every value. Ends with status 1 at the first wrong one.
+ * Uses the database {@code conformance_java}. With {@code primary-key} only the tables with a
+ * primary key are tried.
  */
 public final class Main {
     private Main() {}
