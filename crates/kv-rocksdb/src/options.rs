@@ -137,8 +137,8 @@ fn set_logging(options: &mut Options, level: LogLevel) {
         use rocksdb::LogLevel::{Debug, Error, Fatal, Header, Info, Warn};
         // What fails is reported by the call that fails; this is only the reason.
         match level {
-            Debug => tracing::debug!("{text}"),
-            Info | Header => tracing::info!("{text}"),
+            // It lists all options whenever a store is opened, and stores come and go.
+            Debug | Info | Header => tracing::debug!("{text}"),
             Warn | Error | Fatal => tracing::warn!("{text}"),
         }
     }));
