@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainstem_env::FileSystem;
@@ -62,6 +62,9 @@ pub struct KvTablet {
     last_used_ms: AtomicI64,
     /// A read found damage.
     damaged: AtomicBool,
+    /// Files of level 0 when the last put looked, and how many make the store slow.
+    level0_files: AtomicU64,
+    level0_limit: AtomicU64,
     pending_bytes_max: usize,
     writer: Mutex<Writer>,
 }
@@ -101,6 +104,8 @@ impl KvTablet {
             store: RwLock::new(None),
             last_used_ms: AtomicI64::new(0),
             damaged: AtomicBool::new(false),
+            level0_files: AtomicU64::new(0),
+            level0_limit: AtomicU64::new(0),
             pending_bytes_max: PENDING_BYTES_MAX,
             writer: Mutex::default(),
         }
@@ -177,13 +182,11 @@ impl KvTablet {
 
     /// How close the store is to making writers wait, from 0 to below 1
     /// (cluster.md §5.7).
+    /// As of the last put: asking the store takes its lock.
     pub fn pressure(&self) -> f32 {
-        let Some(store) = self.store.read().clone() else {
-            return 0.0;
-        };
-        let statistics = store.statistics();
         let from = self.resources.pressure_from_level0_files;
-        let (files, limit) = (statistics.level0_files, statistics.level0_slowdown_trigger);
+        let files = self.level0_files.load(Ordering::Relaxed);
+        let limit = self.level0_limit.load(Ordering::Relaxed);
         if files <= from || limit <= from {
             return 0.0;
         }
@@ -256,6 +259,10 @@ impl KvWriter<'_> {
             return Err(KvError::Stalled(reason.to_owned()));
         }
         let statistics = store.statistics();
+        let tablet = self.tablet;
+        let (files, limit) = (&tablet.level0_files, &tablet.level0_limit);
+        files.store(statistics.level0_files, Ordering::Relaxed);
+        limit.store(statistics.level0_slowdown_trigger, Ordering::Relaxed);
         if statistics.level0_slowdown_trigger > 0
             && statistics.level0_files >= statistics.level0_slowdown_trigger
         {

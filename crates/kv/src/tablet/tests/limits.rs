@@ -39,8 +39,8 @@ fn puts_are_refused_while_compactions_are_behind() {
     assert!(matches!(error, KvError::Stalled(_)), "{error}");
     assert!(bucket.tablet.pressure() < 1.0);
     bucket.plan.set_level0_files(4);
-    assert_eq!(bucket.tablet.pressure(), 0.0);
     assert_eq!(bucket.rows(&["1,c"]), "-U[1,b]@3 +U[1,c]@4");
+    assert_eq!(bucket.tablet.pressure(), 0.0);
 }
 
 #[test]
