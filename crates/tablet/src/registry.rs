@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mainstem_env::Clock;
@@ -97,6 +97,8 @@ pub struct Replicas {
     log_dir: PathBuf,
     log_config: Arc<LogConfig>,
     rows: RowsConfig,
+    /// `kv.snapshot.interval`, which may change.
+    rows_flush_interval_ms: AtomicI64,
     catalog: Arc<Catalog>,
     metrics: OnceLock<Arc<TabletMetrics>>,
     scan_closer: OnceLock<ScanCloser>,
@@ -142,6 +144,7 @@ impl Replicas {
             resources: config.resources,
             log_dir: config.log_dir,
             log_config: Arc::new(config.log),
+            rows_flush_interval_ms: AtomicI64::new(config.rows.flush_interval_ms),
             rows: config.rows,
             catalog: config.catalog,
             metrics: OnceLock::new(),
@@ -207,6 +210,12 @@ impl Replicas {
     /// Whether the table exists here.
     pub fn has_table(&self, table_id: TableId) -> bool {
         self.tables.read().contains_key(&table_id)
+    }
+
+    /// Changes `kv.snapshot.interval`.
+    pub fn set_rows_flush_interval_ms(&self, interval_ms: i64) {
+        self.rows_flush_interval_ms
+            .store(interval_ms, Ordering::Relaxed);
     }
 
     /// Changes `log.replica.min-in-sync-replicas-number`.
@@ -344,7 +353,8 @@ impl Replicas {
                 Err(_) => {}
             }
             let close_scans = |bucket: &TableBucket| self.close_scans(bucket);
-            replica.maintain_rows(self.rows.flush_interval_ms, self.rows.idle_ms, &close_scans);
+            let flush_interval_ms = self.rows_flush_interval_ms.load(Ordering::Relaxed);
+            replica.maintain_rows(flush_interval_ms, self.rows.idle_ms, &close_scans);
         }
         let unopened = self.unopened.lock().clone();
         for bucket in unopened {

@@ -349,9 +349,15 @@ impl Replica {
     fn check_disk(&self) -> Result<(), Refusal> {
         if self.context.disk.is_locked() {
             let message = "the disk is nearly full: writes wait for space";
-            return Err(Refusal::new(10, message));
+            return Err(Refusal::new(self.storage_code(), message));
         }
         Ok(())
+    }
+
+    /// The code of a write that the storage refuses, which every client repeats: 10 of
+    /// a log, 11 of rows (wire.md §5.1).
+    pub fn storage_code(&self) -> i32 {
+        if self.rows.is_some() { 11 } else { 10 }
     }
 
     fn append_checked(
@@ -377,7 +383,13 @@ impl Replica {
         let log = self.log();
         let appended = log
             .append_as_leader(batches, self.context.clock.now_ms(), epoch)
-            .map_err(|error| self.refusal(&error))?;
+            .map_err(|error| {
+                let refusal = self.refusal(&error);
+                match refusal.code {
+                    10 => Refusal::new(self.storage_code(), refusal.message),
+                    _ => refusal,
+                }
+            })?;
         let mut outcome = AppendOutcome {
             base_offset: appended.base_offset,
             end_offset: appended.end_offset,

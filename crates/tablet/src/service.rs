@@ -129,11 +129,10 @@ impl TabletService {
         }
     }
 
-    /// Closes scans that nobody has continued for too long, or whose bucket is gone.
-    /// To be called now and then.
+    /// Closes scans that nobody has continued for too long. To be called now and
+    /// then.
     pub fn close_expired_scans(&self) {
-        let is_gone = |bucket: &TableBucket| self.replicas.get(bucket).is_none();
-        self.scans.close_expired(self.clock.now_ms(), is_gone);
+        self.scans.close_expired(self.clock.now_ms());
     }
 
     /// Forgets what is known about a connection.

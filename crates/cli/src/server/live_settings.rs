@@ -73,6 +73,9 @@ impl ClusterConfigListener for LiveSettings {
         );
         let minimum = usize::try_from(config.log.min_in_sync_replicas).unwrap_or(0);
         self.replicas.set_min_in_sync_replicas(minimum);
+        let interval_ms = i64::try_from(config.kv.snapshot_interval.as_millis());
+        self.replicas
+            .set_rows_flush_interval_ms(interval_ms.unwrap_or(i64::MAX));
         info!("applied changed settings");
     }
 }

@@ -296,21 +296,6 @@ impl Replica {
         mode: PutMode<'_>,
         acks: i32,
     ) -> Result<AppendOutcome, Refusal> {
-        self.try_put(records, mode, acks).map_err(|mut refusal| {
-            // The log's trouble is that of the rows here (wire.md §5.1).
-            if refusal.code == 10 {
-                refusal.code = 11;
-            }
-            refusal
-        })
-    }
-
-    fn try_put(
-        self: &Arc<Self>,
-        records: Bytes,
-        mode: PutMode<'_>,
-        acks: i32,
-    ) -> Result<AppendOutcome, Refusal> {
         self.check_disk()?;
         self.rows()?;
         let batch = KvBatch::parse(records).map_err(|error| Refusal::new(14, error.to_string()))?;

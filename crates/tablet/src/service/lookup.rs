@@ -237,6 +237,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answer_that_would_be_too_large_is_refused_and_says_what_to_do() {
+        let mut budget = AnswerBudget::default();
+        let half = vec![1; BYTES_MAX / 2 - 16];
+        assert!(budget.take(Some(&half)) && budget.take(Some(&half)));
+        assert!(budget.check(true).is_ok());
+        assert!(!budget.take(None));
+        let refusal = budget.check(false).unwrap_err();
+        assert_eq!(refusal.code, -1);
+        assert!(
+            refusal.message.contains("fewer keys"),
+            "{}",
+            refusal.message
+        );
+    }
+
+    #[test]
     fn an_answer_is_what_the_message_types_would_write() {
         let entry = |bucket_id, name: Option<&str>| pb::PbLookupReqForBucket {
             partition_id: Some(1 << 40),

@@ -182,9 +182,8 @@ impl ScanSessions {
         drop(ended);
     }
 
-    /// Ends scans that nobody has continued for too long, and those of buckets that
-    /// are gone.
-    pub fn close_expired(&self, now_ms: i64, is_gone: impl Fn(&TableBucket) -> bool) {
+    /// Ends scans that nobody has continued for too long.
+    pub fn close_expired(&self, now_ms: i64) {
         let ttl_ms = self.limits.ttl_ms;
         let ended: Vec<Slot> = {
             let mut state = self.state.lock();
@@ -193,8 +192,8 @@ impl ScanSessions {
                 .scans
                 .iter()
                 .filter(|(_, slot)| {
-                    matches!(slot, Slot::Idle(scan, last_ms)
-                        if now_ms.saturating_sub(*last_ms) > ttl_ms || is_gone(&scan.bucket))
+                    matches!(slot, Slot::Idle(_, last_ms)
+                        if now_ms.saturating_sub(*last_ms) > ttl_ms)
                 })
                 .map(|(id, _)| *id)
                 .collect();
@@ -301,25 +300,12 @@ mod tests {
         let sessions = sessions();
         let id = sessions.open(bucket(0)).unwrap();
         sessions.put_back(&id, scan(0), 50);
-        sessions.close_expired(150, |_| false);
+        sessions.close_expired(150);
         assert!(sessions.take(&id).is_ok());
         sessions.put_back(&id, scan(0), 150);
-        sessions.close_expired(251, |_| false);
+        sessions.close_expired(251);
         assert_eq!(code(sessions.take(&id)), 66);
-        sessions.close_expired(452, |_| false);
+        sessions.close_expired(452);
         assert_eq!(code(sessions.take(&id)), 67);
-    }
-
-    #[test]
-    fn a_scan_of_a_bucket_that_is_gone_ends_before_its_time() {
-        let sessions = sessions();
-        let ids = [0, 1].map(|number| {
-            let id = sessions.open(bucket(number)).unwrap();
-            sessions.put_back(&id, scan(number), 0);
-            id
-        });
-        sessions.close_expired(1, |gone| *gone == bucket(0));
-        assert!(sessions.take(&ids[0]).is_err());
-        assert!(sessions.take(&ids[1]).is_ok());
     }
 }

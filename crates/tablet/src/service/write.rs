@@ -100,7 +100,7 @@ fn outcome(written: Written, committed: Option<Committed>) -> Result<AppendOutco
             format!("this server no longer leads {bucket}"),
         )),
         Some(Committed::StorageFailed) => Err(Refusal::new(
-            10,
+            replica.storage_code(),
             format!("the disk failed while {bucket} was written"),
         )),
         None => Err(Refusal::new(

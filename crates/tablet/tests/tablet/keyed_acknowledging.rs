@@ -129,7 +129,7 @@ fn no_record_is_shown_before_its_row_is_stored() {
     let replica = server.replica(1, 0);
     assert_eq!((replica.high_watermark(), replica.log_end_offset()), (1, 3));
     assert!(server.is_answered(&mut writing));
-    assert_eq!(put_outcome(writing.answer()), Err(10));
+    assert_eq!(put_outcome(writing.answer()), Err(11));
     assert_eq!(
         server.fetched(&Fetch::of(1).bucket(0, 1))[0].records.len(),
         0

@@ -224,7 +224,7 @@ pub const GROUPS: &[OptionGroup] = &[
             option("kv.rocksdb.thread.num", Int, Some("2"), Active, "Background jobs."),
             option("kv.rocksdb.shared-block-cache.size", Memory, Some("0"), Active, "Block cache for all buckets; 0 = one each."),
             option("kv.rocksdb.shared-write-buffer.size", Memory, Some("0"), Active, "Write buffers for all buckets; 0 = each its own."),
-            option("kv.rocksdb.shared-rate-limiter.bytes-per-sec", Memory, Some("9223372036854775807"), NotYet, "Bytes that flushes and compactions write per second.").live().also(&["kv.rocksdb.shared-rate-limiter-bytes-per-sec"]),
+            option("kv.rocksdb.shared-rate-limiter.bytes-per-sec", Memory, Some("9223372036854775807"), Active, "Bytes that flushes and compactions of all buckets write per second. A change takes effect at the next start.").live().also(&["kv.rocksdb.shared-rate-limiter-bytes-per-sec"]),
             option("kv.rocksdb.files.open", Int, Some("-1"), Active, "Open files; −1 = all."),
             option("kv.rocksdb.log.max-file-size", Memory, Some("25mb"), NoEffect, "Size of its log file."),
             option("kv.rocksdb.log.file-num", Int, Some("4"), NoEffect, "Log files kept."),
