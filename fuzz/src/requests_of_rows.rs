@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use mainstem_env::{FileSystem, ManualClock, SimFileSystem};
 use mainstem_format::{KvBatchBuilder, RowFormat, Value};
-use mainstem_kv::KvResources;
+use mainstem_kv::{KvResources, RecentBudget};
 use mainstem_kv::memory::MemoryEngine;
 use mainstem_log::{LogConfig, LogResources, Syncer};
 use mainstem_meta::records::{BucketRecord, DatabaseRecord, TableRecord};
@@ -104,6 +104,7 @@ fn server() -> Server {
             resources: Arc::new(KvResources {
                 engine: Arc::new(MemoryEngine::default()),
                 files: disk,
+                recent: Arc::new(RecentBudget::new(1 << 20)),
                 pressure_from_level0_files: 8,
                 volatile_boot: None,
             }),

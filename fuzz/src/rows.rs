@@ -10,7 +10,8 @@ use mainstem_format::{
 };
 use mainstem_kv::memory::MemoryEngine;
 use mainstem_kv::{
-    ChangelogSource, KvResources, KvTable, KvTablet, PutMode, Result, SequenceSource,
+    ChangelogSource, KvResources, KvTable, KvTablet, PutMode, RecentBudget, Result,
+    SequenceSource,
 };
 use mainstem_types::{AggFunction, DataType, Schema, TableDescriptor, TypeKind};
 
@@ -100,6 +101,7 @@ pub fn put(data: &[u8]) {
     let resources = Arc::new(KvResources {
         engine: Arc::new(engine),
         files: Arc::new(SimFileSystem::new(1)),
+        recent: Arc::new(RecentBudget::new(1 << 20)),
         pressure_from_level0_files: 8,
         volatile_boot: None,
     });

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use mainstem_console::Console;
 use mainstem_coordinator::{Coordinator, CoordinatorConfig, ServerNode};
 use mainstem_env::{Clock, RealFileSystem, SystemClock};
-use mainstem_kv::KvResources;
+use mainstem_kv::{KvResources, RecentBudget};
 use mainstem_kv_rocksdb::{RocksConfig, RocksEngine};
 use mainstem_log::{LogConfig, LogResources};
 use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
@@ -295,6 +295,9 @@ fn open(
             resources: Arc::new(KvResources {
                 engine: Arc::new(rocks_engine(config)?),
                 files,
+                recent: Arc::new(RecentBudget::new(
+                    usize::try_from(config.kv.recent_rows_bytes).unwrap_or(usize::MAX),
+                )),
                 pressure_from_level0_files: u64::try_from(config.kv.pressure_from_level0_files)
                     .unwrap_or(0),
                 volatile_boot: (!durable).then(present_boot),

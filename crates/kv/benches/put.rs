@@ -9,7 +9,7 @@ use mainstem_env::SimFileSystem;
 use mainstem_format::{KvBatch, KvBatchBuilder, LogBatch, Value};
 use mainstem_kv::{
     ChangelogSource, KvEngine, KvError, KvResources, KvSnapshot, KvStore, KvTable, KvTablet,
-    KvWrites, PutMode, Reach, Result, SequenceSource, StoreStatistics,
+    KvWrites, PutMode, Reach, RecentBudget, Result, SequenceSource, StoreStatistics,
 };
 use mainstem_types::{DataType, Schema, TableDescriptor, TypeKind};
 use parking_lot::Mutex;
@@ -176,6 +176,7 @@ fn measure(name: &str, options: &[(&str, &str)]) {
     let resources = KvResources {
         engine: Arc::new(stub.clone()),
         files: Arc::new(SimFileSystem::new(0)),
+        recent: Arc::new(RecentBudget::new(1 << 20)),
         pressure_from_level0_files: 4,
         volatile_boot: None,
     };

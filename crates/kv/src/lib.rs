@@ -2,6 +2,8 @@
 //! tables.md §4).
 //!
 //! - [`tablet`]: the rows of one bucket; opens, changes, looks up, closes.
+//! - [`open_rows`]: what readers see: the store and, ahead of it, the rows that changed
+//!   last ([`recent`]).
 //! - [`put`]: what one KV batch does, as a function of batch, rows and rules.
 //! - `memory` (feature `testing`): an engine in memory that plays crashes; what every
 //!   engine must do is `engine::contract`.
@@ -27,8 +29,10 @@ pub mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod merge;
+pub mod open_rows;
 pub mod pending;
 pub mod put;
+pub mod recent;
 pub mod replay;
 pub mod state_file;
 pub mod table;
@@ -40,8 +44,10 @@ pub use changelog::ChangeType;
 pub use engine::{KvEngine, KvSnapshot, KvStore, Reach, StoreStatistics};
 pub use error::{KvError, Result};
 pub use merge::{MergeRules, Merged, RowMerger};
+pub use open_rows::OpenRows;
 pub use pending::{Changes, Known};
 pub use put::{Prepared, PutMode};
+pub use recent::RecentBudget;
 pub use replay::ChangelogSource;
 pub use table::{AutoIncrementColumn, KvTable};
 pub use tablet::{KvResources, KvTablet, KvWriter, OpeningReport};

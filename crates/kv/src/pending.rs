@@ -7,6 +7,7 @@ use std::hash::BuildHasher;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::writes::leading_bytes;
 use crate::{KvWrites, ValueAt};
 
 /// The changes of one put, or of a part of the changelog that is replayed, with an
@@ -115,6 +116,15 @@ impl Changes {
         self.writes.is_empty()
     }
 
+    /// The last change of every key, with the hash of the key; in no order.
+    pub(crate) fn last_changes(&self) -> impl Iterator<Item = (u64, &[u8], Option<&[u8]>)> {
+        self.index.iter().map(|last| {
+            let value = last.at.value.as_ref();
+            let value = value.map(|value| self.writes.slice(value));
+            (last.hash, self.writes.slice(&last.at.key), value)
+        })
+    }
+
     /// The last change of every key, in the order of the keys, which is the order in
     /// which a store finds their places fastest.
     pub fn to_writes(&self) -> KvWrites {
@@ -135,15 +145,6 @@ impl Changes {
         }
         writes
     }
-}
-
-/// The first bytes of a key as a number that sorts as they do; shorter keys before
-/// longer ones with the same bytes, or equal.
-fn leading_bytes(key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let length = key.len().min(8);
-    bytes[..length].copy_from_slice(&key[..length]);
-    u64::from_be_bytes(bytes)
 }
 
 /// Changes in the order of the changelog, each with the end offset of its batch.
@@ -170,6 +171,11 @@ fn holds(
 }
 
 impl Pending {
+    /// Makes hashes as [`hash`](Self::hash) does.
+    pub(crate) fn hasher(&self) -> &DefaultHashBuilder {
+        &self.hasher
+    }
+
     /// Hash of a key, as [`Changes`] want it.
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)

@@ -14,6 +14,7 @@ use mainstem_types::{ChangelogImage, DeleteBehavior};
 use crate::auto_increment::Numbers;
 use crate::changelog::{ChangeType, ChangelogBuilder};
 use crate::pending::{Changes, Known, Pending};
+use crate::recent::Recent;
 use crate::{KvError, KvStore, KvTable, Merged, Reach, Result, RowMerger};
 
 /// Bytes of old rows, and of new ones, that a batch may come to: a small record may
@@ -44,7 +45,18 @@ pub struct Prepared {
 /// Where the stored rows are.
 pub(crate) struct Stored<'a> {
     pub pending: &'a Pending,
+    pub recent: &'a Recent,
     pub store: &'a dyn KvStore,
+}
+
+impl<'a> Stored<'a> {
+    /// What is known of a key without asking the store.
+    fn known(&self, hash: u64, key: &[u8]) -> Known<'a> {
+        match self.pending.get(hash, key) {
+            Known::Nothing => self.recent.get(hash, key),
+            known => known,
+        }
+    }
 }
 
 /// A record of the batch, with the hash of its key.
@@ -149,7 +161,7 @@ struct OldRows<'p> {
 #[derive(Clone)]
 enum OldRow<'p> {
     None,
-    Pending(&'p [u8]),
+    Known(&'p [u8]),
     Copied(Range<usize>),
 }
 
@@ -162,13 +174,13 @@ impl<'p> OldRows<'p> {
         for Keyed { hash, record } in records {
             let known = match deletes_only && record.row.is_some() {
                 true => Known::Deleted,
-                false => stored.pending.get(*hash, record.key),
+                false => stored.known(*hash, record.key),
             };
             if known == Known::Nothing {
                 positions.push(rows.len());
                 asked.push(record.key);
             }
-            rows.push(known.value().map_or(OldRow::None, OldRow::Pending));
+            rows.push(known.value().map_or(OldRow::None, OldRow::Known));
         }
         let mut copies = Vec::new();
         let mut visit = |index: usize, value: Option<&[u8]>| {
@@ -193,7 +205,7 @@ impl<'p> OldRows<'p> {
     fn get(&self, position: usize) -> Option<&[u8]> {
         match &self.rows[position] {
             OldRow::None => None,
-            OldRow::Pending(value) => Some(value),
+            OldRow::Known(value) => Some(value),
             OldRow::Copied(range) => Some(&self.copies[range.clone()]),
         }
     }

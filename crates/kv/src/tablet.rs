@@ -5,13 +5,13 @@
 //! open store then, and its changelog holds no change that the store does not get
 //! when it is opened. Opening replays the changelog from where the state file says.
 
+mod marks;
 mod opening;
 #[cfg(test)]
 mod tests;
 
 pub use opening::OpeningReport;
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,16 +22,17 @@ use mainstem_env::FileSystem;
 use mainstem_format::KvBatch;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use self::marks::{Mark, Marks};
 use crate::auto_increment::{NumberRange, Numbers, SequenceSource};
 use crate::pending::{Changes, Known, Pending};
 use crate::put::{Prepared, PutMode, Stored, prepare};
 use crate::state_file::TabletState;
-use crate::{KvEngine, KvError, KvSnapshot, KvStore, KvTable, Reach, Result};
+use crate::{
+    KvEngine, KvError, KvSnapshot, KvStore, KvTable, OpenRows, Reach, RecentBudget, Result,
+};
 
 /// Changelog offsets after which the store is flushed, so that a replay is short.
 const FLUSH_AFTER_OFFSETS: i64 = 1_000_000;
-/// Marks kept; more are thinned out.
-const MARKS_MAX: usize = 512;
 /// Directory of the store, beside the state file.
 const STORE: &str = "db";
 /// Bytes of changes that may wait for their commit before puts are refused.
@@ -42,6 +43,8 @@ const PENDING_BYTES_MAX: usize = 128 << 20;
 pub struct KvResources {
     /// Opens stores.
     pub engine: Arc<dyn KvEngine>,
+    /// Memory for rows that changed last.
+    pub recent: Arc<RecentBudget>,
     /// Where the state files are.
     pub files: Arc<dyn FileSystem>,
     /// Files of level 0 from which on writers are told of pressure
@@ -57,8 +60,8 @@ pub struct KvResources {
 pub struct KvTablet {
     dir: PathBuf,
     resources: Arc<KvResources>,
-    /// The open store, for readers. Changed under the writer's lock only.
-    store: RwLock<Option<Arc<dyn KvStore>>>,
+    /// The open rows, for readers. Changed under the writer's lock only.
+    rows: RwLock<Option<Arc<OpenRows>>>,
     last_used_ms: AtomicI64,
     /// A read found damage.
     damaged: AtomicBool,
@@ -71,13 +74,13 @@ pub struct KvTablet {
 
 #[derive(Debug, Default)]
 struct Writer {
-    /// The open store holds all changes below this offset, and none above.
+    /// The open rows have all changes below this offset, and none above.
     applied: i64,
     row_count: i64,
     numbers: Option<NumberRange>,
     pending: Pending,
-    /// Writes of the store by sequence number, that the file does not count yet.
-    marks: VecDeque<Mark>,
+    /// Writes of the store that the state file does not count yet.
+    marks: Marks,
     /// What the state file says.
     noted: TabletState,
     noted_ms: i64,
@@ -88,20 +91,13 @@ struct Writer {
     damage: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    sequence: u64,
-    offset: i64,
-    row_count: i64,
-}
-
 impl KvTablet {
     /// A tablet over a directory, which need not exist; closed.
     pub fn new(dir: PathBuf, resources: Arc<KvResources>) -> Self {
         Self {
             dir,
             resources,
-            store: RwLock::new(None),
+            rows: RwLock::new(None),
             last_used_ms: AtomicI64::new(0),
             damaged: AtomicBool::new(false),
             level0_files: AtomicU64::new(0),
@@ -136,11 +132,11 @@ impl KvTablet {
         }
     }
 
-    /// The store, if it is open. Holds exactly what is committed and applied.
-    pub fn store(&self, now_ms: i64) -> Option<Arc<dyn KvStore>> {
-        let store = self.store.read().clone()?;
+    /// The rows, if they are open.
+    pub fn rows(&self, now_ms: i64) -> Option<Arc<OpenRows>> {
+        let rows = self.rows.read().clone()?;
         self.last_used_ms.store(now_ms, Ordering::Relaxed);
-        Some(store)
+        Some(rows)
     }
 
     /// Takes note of an error that a read of the store gave: after damage it is to be
@@ -153,7 +149,7 @@ impl KvTablet {
 
     /// Whether the store is open.
     pub fn is_open(&self) -> bool {
-        self.store.read().is_some()
+        self.rows.read().is_some()
     }
 
     /// Locks the way to change the rows.
@@ -223,7 +219,7 @@ impl KvWriter<'_> {
         }
     }
 
-    /// Exclusive end of the changes that the store holds.
+    /// Exclusive end of the changes that readers see.
     pub fn applied_offset(&self) -> i64 {
         self.writer.applied
     }
@@ -233,10 +229,10 @@ impl KvWriter<'_> {
         self.writer.row_count
     }
 
-    fn store(&self) -> Result<Arc<dyn KvStore>> {
-        let store = self.tablet.store.read().clone();
-        match store {
-            Some(store) if !self.writer.failed => Ok(store),
+    fn rows(&self) -> Result<Arc<OpenRows>> {
+        let rows = self.tablet.rows.read().clone();
+        match rows {
+            Some(rows) if !self.writer.failed => Ok(rows),
             _ => Err(KvError::Storage("it is not open".to_owned())),
         }
     }
@@ -253,12 +249,12 @@ impl KvWriter<'_> {
         mode: PutMode<'_>,
         source: &dyn SequenceSource,
     ) -> Result<Prepared> {
-        let store = self.store()?;
+        let rows = self.rows()?;
         if self.writer.pending.size_bytes() > self.tablet.pending_bytes_max {
             let reason = "too many changes wait for their commit";
             return Err(KvError::Stalled(reason.to_owned()));
         }
-        let statistics = store.statistics();
+        let statistics = rows.store().statistics();
         let tablet = self.tablet;
         let (files, limit) = (&tablet.level0_files, &tablet.level0_limit);
         files.store(statistics.level0_files, Ordering::Relaxed);
@@ -270,9 +266,11 @@ impl KvWriter<'_> {
             return Err(KvError::Stalled(reason));
         }
         let writer = &mut *self.writer;
+        let recent = rows.recent();
         let stored = Stored {
             pending: &writer.pending,
-            store: &*store,
+            recent: &recent,
+            store: &**rows.store(),
         };
         let mut taken = false;
         let numbers = table.auto_increment().map(|column| Numbers {
@@ -282,6 +280,7 @@ impl KvWriter<'_> {
             taken: &mut taken,
         });
         let prepared = prepare(table, &stored, batch, mode, numbers);
+        drop(recent);
         if taken {
             // Before a number of the range can be seen by anybody.
             let state = TabletState {
@@ -303,9 +302,9 @@ impl KvWriter<'_> {
     /// The store failed; the changes are in the changelog and come back when it is
     /// opened anew.
     pub fn commit(&mut self, end_offset: i64, changes: Changes, committed: i64) -> Result<()> {
-        let store = self.store()?;
+        let rows = self.rows()?;
         if end_offset <= committed && self.writer.pending.is_empty() {
-            return self.apply(&*store, end_offset, &changes);
+            return self.apply(&rows, end_offset, &changes);
         }
         self.writer.pending.push(end_offset, changes);
         self.apply_until(committed).map(|_| ())
@@ -317,11 +316,11 @@ impl KvWriter<'_> {
     /// # Errors
     /// The store failed.
     pub fn apply_until(&mut self, committed: i64) -> Result<i64> {
-        let store = self.store()?;
+        let rows = self.rows()?;
         let mut pending = std::mem::take(&mut self.writer.pending);
         let mut outcome = Ok(());
         while let Some((end_offset, changes)) = pending.oldest_until(committed) {
-            outcome = self.apply(&*store, end_offset, changes);
+            outcome = self.apply(&rows, end_offset, changes);
             if outcome.is_err() {
                 break;
             }
@@ -334,37 +333,49 @@ impl KvWriter<'_> {
         outcome.map(|()| self.writer.applied)
     }
 
-    fn apply(&mut self, store: &dyn KvStore, end_offset: i64, changes: &Changes) -> Result<()> {
-        let sequence = match changes.is_empty() {
-            true => Ok(store.last_sequence()),
-            false => store.write(&changes.to_writes(), true),
-        };
-        let sequence = sequence.inspect_err(|error| self.failed(error))?;
+    /// Lets readers see changes, which are the next ones of the changelog.
+    fn apply(&mut self, rows: &OpenRows, end_offset: i64, changes: &Changes) -> Result<()> {
+        let room = rows.room();
+        let gathers = changes.size_bytes() <= room;
+        let mut sequence = None;
+        if gathers {
+            rows.add(changes);
+        } else {
+            self.bring_to_store(rows)?;
+            rows.forget();
+            let written = rows.store().write(&changes.to_writes(), true);
+            sequence = Some(written.inspect_err(|error| self.failed(error))?);
+        }
         self.writer.row_count += changes.row_delta();
-        self.applied(end_offset, sequence);
+        self.writer.applied = end_offset;
+        match sequence {
+            Some(sequence) => self.mark(sequence),
+            None if changes.is_empty() && rows.is_stored() => {
+                self.mark(rows.store().last_sequence());
+            }
+            None if rows.recent().size_bytes() >= room => self.bring_to_store(rows)?,
+            None => {}
+        }
         Ok(())
     }
 
-    fn applied(&mut self, offset: i64, sequence: u64) {
-        let writer = &mut *self.writer;
-        writer.applied = offset;
+    /// Brings all changes that are applied to the store.
+    fn bring_to_store(&mut self, rows: &OpenRows) -> Result<()> {
+        let brought = rows.bring_to_store();
+        if let Some(sequence) = brought.inspect_err(|error| self.failed(error))? {
+            self.mark(sequence);
+        }
+        Ok(())
+    }
+
+    /// The store has all changes that are applied, of which the last has this number.
+    fn mark(&mut self, sequence: u64) {
         let mark = Mark {
             sequence,
-            offset,
-            row_count: writer.row_count,
+            offset: self.writer.applied,
+            row_count: self.writer.row_count,
         };
-        match writer.marks.back_mut() {
-            Some(last) if last.sequence == sequence => *last = mark,
-            _ => writer.marks.push_back(mark),
-        }
-        if writer.marks.len() > MARKS_MAX {
-            // Every other one, the last among those that stay.
-            let mut stays = writer.marks.len().is_multiple_of(2);
-            writer.marks.retain(|_| {
-                stays = !stays;
-                stays
-            });
-        }
+        self.writer.marks.push(mark);
     }
 
     /// Values of keys with what is pending included, in their order.
@@ -372,9 +383,9 @@ impl KvWriter<'_> {
     /// # Errors
     /// The store failed.
     pub fn look_up(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        let store = self.store()?;
+        let rows = self.rows()?;
         let mut values = vec![None; keys.len()];
-        let read = store.multi_get(keys, Reach::Disk, &mut |index, value| {
+        let read = rows.multi_get(keys, Reach::Disk, &mut |index, value| {
             values[index] = value.map(<[u8]>::to_vec);
         });
         read.inspect_err(|error| self.tablet.report(error))?;
@@ -392,9 +403,11 @@ impl KvWriter<'_> {
     /// A view of the rows with the offset of the changelog that they correspond to.
     ///
     /// # Errors
-    /// The store is not open.
-    pub fn snapshot(&self) -> Result<(Box<dyn KvSnapshot>, i64)> {
-        Ok((self.store()?.snapshot(), self.writer.applied))
+    /// The store is not open, or fails.
+    pub fn snapshot(&mut self) -> Result<(Box<dyn KvSnapshot>, i64)> {
+        let rows = self.rows()?;
+        self.bring_to_store(&rows)?;
+        Ok((rows.store().clone().snapshot(), self.writer.applied))
     }
 
     fn note(&mut self, state: TabletState) -> Result<()> {
@@ -408,23 +421,33 @@ impl KvWriter<'_> {
     }
 
     /// Notes how far the store is durable; flushes it if that was long ago, by
-    /// changes or by time.
+    /// changes or by time. To be called now and then: if nothing has changed since
+    /// the last call, the memory of recent changes is given back.
     ///
     /// # Errors
     /// The disk fails.
     pub fn checkpoint(&mut self, now_ms: i64, flush_interval_ms: i64) -> Result<()> {
-        if self.writer.marks.is_empty() {
+        if !self.tablet.is_open() {
             self.writer.noted_ms = now_ms;
             return Ok(());
         }
-        let store = self.store()?;
+        let rows = self.rows()?;
+        if !rows.have_changed() {
+            self.bring_to_store(&rows)?;
+            rows.forget();
+        }
+        if self.writer.marks.is_empty() && rows.is_stored() {
+            self.writer.noted_ms = now_ms;
+            return Ok(());
+        }
         let behind = self.writer.applied - self.writer.noted.offset;
         if behind >= FLUSH_AFTER_OFFSETS
             || now_ms.saturating_sub(self.writer.noted_ms) >= flush_interval_ms
         {
-            self.flush(&*store)?;
+            self.bring_to_store(&rows)?;
+            self.flush(&**rows.store())?;
         }
-        self.note_durable(&*store, now_ms)
+        self.note_durable(&**rows.store(), now_ms)
     }
 
     fn flush(&mut self, store: &dyn KvStore) -> Result<()> {
@@ -442,13 +465,7 @@ impl KvWriter<'_> {
             numbers: self.writer.numbers,
             ..self.writer.noted
         };
-        let done = self
-            .writer
-            .marks
-            .iter()
-            .take_while(|mark| mark.sequence <= durable)
-            .count();
-        if let Some(mark) = done.checked_sub(1).map(|last| self.writer.marks[last]) {
+        if let Some(mark) = self.writer.marks.take_until(durable) {
             state.offset = mark.offset;
             state.row_count = mark.row_count;
             state.sequence = mark.sequence;
@@ -457,7 +474,6 @@ impl KvWriter<'_> {
             self.note(state)?;
             self.writer.noted_ms = now_ms;
         }
-        self.writer.marks.drain(..done);
         Ok(())
     }
 
@@ -483,12 +499,13 @@ impl KvWriter<'_> {
         if self.writer.failed {
             return Ok(self.drop_store());
         }
-        let Ok(store) = self.store() else {
+        let Ok(rows) = self.rows() else {
             return Ok(true);
         };
+        self.bring_to_store(&rows)?;
         if !self.writer.marks.is_empty() {
-            self.flush(&*store)?;
-            self.note_durable(&*store, now_ms)?;
+            self.flush(&**rows.store())?;
+            self.note_durable(&**rows.store(), now_ms)?;
         }
         let state = TabletState {
             numbers: self.writer.numbers,
@@ -496,22 +513,22 @@ impl KvWriter<'_> {
             ..self.writer.noted
         };
         self.note(state)?;
-        drop(store);
+        drop(rows);
         Ok(self.drop_store())
     }
 
     fn drop_store(&mut self) -> bool {
-        let mut store = self.tablet.store.write();
+        let mut rows = self.tablet.rows.write();
         // Whoever reads now has a reference of his own, and gets no new one.
-        if store
-            .as_ref()
-            .is_some_and(|store| Arc::strong_count(store) > 1)
-        {
+        let is_read = |rows: &Arc<OpenRows>| {
+            Arc::strong_count(rows) > 1 || Arc::strong_count(rows.store()) > 1
+        };
+        if rows.as_ref().is_some_and(is_read) {
             return false;
         }
-        let closed = store.take();
+        let closed = rows.take();
         // Readers ask for it meanwhile: closing takes its time.
-        drop(store);
+        drop(rows);
         drop(closed);
         self.writer.pending.clear();
         self.writer.marks.clear();

@@ -49,13 +49,16 @@ impl KvWrites {
 
     /// Adds a change of other writes.
     pub fn copy(&mut self, other: &Self, at: &ValueAt) {
-        match &at.value {
-            None => {
-                self.begin(DELETE, other.slice(&at.key));
-            }
+        let value = at.value.as_ref().map(|value| other.slice(value));
+        self.change(other.slice(&at.key), value);
+    }
+
+    /// Puts a stored value, or deletes the key if there is none.
+    pub fn change(&mut self, key: &[u8], value: Option<&[u8]>) {
+        match value {
+            None => drop(self.begin(DELETE, key)),
             Some(value) => {
-                self.begin(PUT, other.slice(&at.key));
-                let value = other.slice(value);
+                self.begin(PUT, key);
                 self.length(value.len());
                 self.bytes.extend_from_slice(value);
             }
@@ -145,6 +148,15 @@ impl KvWrites {
             (key, (tag == PUT).then(|| take(&mut rest)))
         })
     }
+}
+
+/// The first bytes of a key as a number that sorts as they do; shorter keys before
+/// longer ones with the same bytes, or equal.
+pub(crate) fn leading_bytes(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = key.len().min(8);
+    bytes[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(bytes)
 }
 
 /// Takes a length and so many bytes; they were written here.

@@ -12,7 +12,7 @@ use super::{KvTablet, KvWriter, storage};
 use crate::pending::Changes;
 use crate::replay::{Change, ChangelogSource, Replay};
 use crate::state_file::TabletState;
-use crate::{KvError, KvStore, KvTable, KvWrites, Result};
+use crate::{KvError, KvStore, KvTable, OpenRows, Result};
 
 /// Bytes of changes that a replay applies at once.
 const REPLAY_BYTES: usize = 1 << 20;
@@ -64,13 +64,16 @@ impl KvWriter<'_> {
         self.writer.noted_ms = now_ms;
         self.writer.failed = false;
         self.writer.damage = None;
-        self.replay(table, changelog, &*store)?;
+        let hasher = self.writer.pending.hasher().clone();
+        let recent = self.tablet.resources.recent.clone();
+        let rows = OpenRows::new(store, hasher, recent);
+        self.replay(table, changelog, &rows)?;
         let opened = TabletState {
             boot: self.tablet.resources.volatile_boot.unwrap_or(0),
             ..self.writer.noted
         };
         self.note(opened)?;
-        *self.tablet.store.write() = Some(store);
+        *self.tablet.rows.write() = Some(Arc::new(rows));
         Ok(Some(OpeningReport {
             replayed_from: state.offset,
             applied: self.writer.applied,
@@ -87,9 +90,9 @@ impl KvWriter<'_> {
         table: &KvTable,
         changelog: &dyn ChangelogSource,
     ) -> Result<()> {
-        let store = self.store()?;
+        let rows = self.rows()?;
         self.writer.pending.clear();
-        let replayed = self.replay(table, changelog, &*store);
+        let replayed = self.replay(table, changelog, &rows);
         replayed.inspect_err(|_| self.writer.failed = true)
     }
 
@@ -184,51 +187,41 @@ impl KvWriter<'_> {
         &mut self,
         table: &KvTable,
         changelog: &dyn ChangelogSource,
-        store: &dyn KvStore,
+        rows: &OpenRows,
     ) -> Result<()> {
         let (from, committed) = (self.writer.applied, changelog.committed_offset());
         if from >= changelog.end_offset() {
             return Ok(());
         }
         let mut replay = Replay::new(table);
-        let mut writes = KvWrites::default();
         let mut numbers = self.writer.numbers;
+        let mut changes = Changes::default();
+        let mut end = from;
         changelog.read(from, &mut |batch| {
             let end_offset = batch.header().next_offset();
-            if end_offset > committed {
-                let mut changes = Changes::default();
-                let hash = |key: &[u8]| self.writer.pending.hash(key);
-                let rows = replay.read(batch, from, &mut numbers, &mut |change| match change {
-                    Change::Put(key, schema_id, row) => changes.put(hash(key), key, schema_id, row),
-                    Change::Delete(key) => changes.delete(hash(key), key),
-                })?;
-                changes.count_row(rows);
-                self.writer.pending.push(end_offset, changes);
-                return Ok(());
+            // What is committed is applied before what is not becomes pending.
+            if end_offset > committed && end > self.writer.applied {
+                self.apply(rows, end, &std::mem::take(&mut changes))?;
             }
-            let rows = replay.read(batch, from, &mut numbers, &mut |change| match change {
+            let pending = &self.writer.pending;
+            let delta = replay.read(batch, from, &mut numbers, &mut |change| match change {
                 Change::Put(key, schema_id, row) => {
-                    writes.put(key, schema_id, row);
+                    changes.put(pending.hash(key), key, schema_id, row);
                 }
-                Change::Delete(key) => {
-                    writes.delete(key);
-                }
+                Change::Delete(key) => changes.delete(pending.hash(key), key),
             })?;
-            self.writer.row_count += rows;
-            if writes.size_bytes() >= REPLAY_BYTES {
-                let sequence = store.write(&writes, true)?;
-                writes.clear();
-                self.applied(end_offset, sequence);
+            changes.count_row(delta);
+            end = end_offset;
+            if end_offset > committed {
+                let changes = std::mem::take(&mut changes);
+                self.writer.pending.push(end_offset, changes);
+            } else if changes.size_bytes() >= REPLAY_BYTES {
+                self.apply(rows, end, &std::mem::take(&mut changes))?;
             }
-            self.writer.applied = end_offset;
             Ok(())
         })?;
-        if self.writer.applied > from {
-            let sequence = match writes.is_empty() {
-                true => store.last_sequence(),
-                false => store.write(&writes, true)?,
-            };
-            self.applied(self.writer.applied, sequence);
+        if end <= committed && end > self.writer.applied {
+            self.apply(rows, end, &changes)?;
         }
         self.writer.numbers = numbers;
         Ok(())

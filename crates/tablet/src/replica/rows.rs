@@ -13,7 +13,8 @@ use mainstem_format::header::BatchHeader;
 use mainstem_format::log_batch::Batches;
 use mainstem_format::{KvBatch, LogBatch};
 use mainstem_kv::{
-    ChangelogSource, KvError, KvStore, KvTable, KvTablet, KvWriter, PutMode, SequenceSource,
+    ChangelogSource, KvError, KvSnapshot, KvTable, KvTablet, KvWriter, OpenRows, PutMode,
+    SequenceSource,
 };
 use mainstem_log::{CheckedBatches, LogError, LogTablet, ReadRequest};
 use mainstem_meta::MetaError;
@@ -75,42 +76,55 @@ impl Replica {
         Ok((rows, kv))
     }
 
-    /// The open store of the rows; `None` if it has to be opened first, which may
-    /// take a while: [`open_store`](Self::open_store).
+    /// The open rows; `None` if they have to be opened first, which may take a while:
+    /// [`opened_rows`](Self::opened_rows).
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
-    pub fn store(&self) -> Result<Option<Arc<dyn KvStore>>, Refusal> {
+    pub fn open_rows(&self) -> Result<Option<Arc<OpenRows>>, Refusal> {
         let (rows, _) = self.rows()?;
-        Ok(rows.store(self.context.clock.now_ms()))
+        Ok(rows.rows(self.context.clock.now_ms()))
     }
 
-    /// The store of the rows, opened if it is not. May wait for the disk and for a
-    /// replay of the changelog.
+    /// The rows, opened if they are not. May wait for the disk and for a replay of the
+    /// changelog.
     ///
     /// # Errors
-    /// As [`rows`](Self::rows); 11 if it cannot be opened now.
-    pub fn open_store(&self) -> Result<Arc<dyn KvStore>, Refusal> {
-        if let Some(store) = self.store()? {
-            return Ok(store);
+    /// As [`rows`](Self::rows); 11 if they cannot be opened now.
+    pub fn opened_rows(&self) -> Result<Arc<OpenRows>, Refusal> {
+        if let Some(open) = self.open_rows()? {
+            return Ok(open);
         }
         let (rows, _) = self.rows()?;
         drop(self.lock_rows()?);
-        rows.store(self.context.clock.now_ms())
+        rows.rows(self.context.clock.now_ms())
             .ok_or_else(|| Refusal::new(11, "the rows were closed at once"))
+    }
+
+    /// A view of the rows, in the order of their keys. May wait for whoever changes
+    /// the rows now.
+    ///
+    /// # Errors
+    /// As [`opened_rows`](Self::opened_rows).
+    pub fn row_snapshot(&self) -> Result<Box<dyn KvSnapshot>, Refusal> {
+        if let Some(snapshot) = self.opened_rows()?.snapshot() {
+            return Ok(snapshot);
+        }
+        let (snapshot, _) = self.lock_rows()?.0.snapshot()?;
+        Ok(snapshot)
     }
 
     /// The locked rows, opened.
     ///
     /// # Errors
-    /// As [`open_store`](Self::open_store).
+    /// As [`opened_rows`](Self::opened_rows).
     pub fn lock_rows(&self) -> Result<(KvWriter<'_>, Arc<KvTable>), Refusal> {
         let (rows, kv) = self.rows()?;
         let mut writer = match rows.try_lock() {
             Some(writer) => writer,
             None => self.wait_for_rows(rows)?,
         };
-        self.open_rows(&mut writer, &kv)?;
+        self.open_locked(&mut writer, &kv)?;
         Ok((writer, kv))
     }
 
@@ -150,10 +164,10 @@ impl Replica {
         writer.is_some_and(|writer| writer.is_open())
     }
 
-    fn open_rows(&self, writer: &mut KvWriter<'_>, table: &KvTable) -> Result<(), Refusal> {
+    fn open_locked(&self, writer: &mut KvWriter<'_>, table: &KvTable) -> Result<(), Refusal> {
         if writer.is_open() {
             // Takes note that they are used.
-            self.store()?;
+            self.open_rows()?;
             return Ok(());
         }
         // Again, now that the rows are locked: they may have been removed meanwhile.
@@ -393,7 +407,7 @@ impl Replica {
             *self.unopenable.lock() = None;
             if let Some(table) = self.table().kv.clone() {
                 // It is reported, and tried again the next time.
-                let _ = self.open_rows(&mut writer, &table);
+                let _ = self.open_locked(&mut writer, &table);
             }
             return;
         }

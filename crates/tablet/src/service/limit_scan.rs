@@ -59,7 +59,7 @@ impl TabletService {
 fn first_rows(replica: &Replica, limit: i64) -> Result<Segment, Refusal> {
     let mut rows = ValueBatchBuilder::default();
     if limit > 0 {
-        let mut snapshot = replica.open_store()?.snapshot();
+        let mut snapshot = replica.row_snapshot()?;
         snapshot.seek(&[]);
         while let Some((_, value)) = snapshot.entry()
             && (rows.record_count() as u64) < limit.unsigned_abs()

@@ -78,11 +78,11 @@ impl TabletService {
         let replica = self.replica(bucket, entry.routing_bucket_count)?;
         check_not_historical(entry.original_partition_name.as_deref())?;
         check_key_version(&replica, api_version)?;
-        let store = match reach {
-            Reach::Memory => replica.store()?,
-            Reach::Disk => Some(replica.open_store()?),
+        let rows = match reach {
+            Reach::Memory => replica.open_rows()?,
+            Reach::Disk => Some(replica.opened_rows()?),
         };
-        let Some(store) = store else {
+        let Some(rows) = rows else {
             return Ok(None);
         };
         let mut values = EncodedValues::default();
@@ -90,7 +90,7 @@ impl TabletService {
         for keys in entry.keys.chunks(KEYS_AT_ONCE) {
             let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
             let mut fits = true;
-            let complete = store
+            let complete = rows
                 .multi_get(&keys, reach, &mut |_, value| {
                     fits &= budget.take(value);
                     values.push(value.filter(|_| fits));

@@ -219,13 +219,13 @@ fn committed(
     replica: &Replica,
     entry: &pb::PbLookupReqForBucket,
 ) -> Result<Vec<Option<Vec<u8>>>, Refusal> {
-    let store = replica.open_store()?;
+    let rows = replica.opened_rows()?;
     let mut values = Vec::with_capacity(entry.keys.len());
     let mut budget = AnswerBudget::default();
     for keys in entry.keys.chunks(KEYS_AT_ONCE) {
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let mut fits = true;
-        let read = store.multi_get(&keys, Reach::Disk, &mut |_, value| {
+        let read = rows.multi_get(&keys, Reach::Disk, &mut |_, value| {
             fits &= budget.take(value);
             values.push(value.filter(|_| fits).map(<[u8]>::to_vec));
         });

@@ -65,7 +65,7 @@ impl TabletService {
     ) -> Result<Vec<pb::PbValueList>, Refusal> {
         let replica = self.replica(bucket, entry.routing_bucket_count)?;
         check_key_version(&replica, api_version)?;
-        let mut snapshot = replica.open_store()?.snapshot();
+        let mut snapshot = replica.row_snapshot()?;
         let mut rest_left = *left;
         let mut lists = Vec::with_capacity(entry.keys.len());
         for prefix in &entry.keys {

@@ -63,7 +63,7 @@ fn a_request_that_holds_a_replica_while_it_is_dropped_makes_no_files() {
         Some(12)
     );
     assert_eq!(
-        replica.open_store().err().map(|refusal| refusal.code),
+        replica.opened_rows().err().map(|refusal| refusal.code),
         Some(12)
     );
     assert!(!rows.is_open());

@@ -72,6 +72,8 @@ pub struct KvConfig {
     /// Time after which the rows of a bucket are made durable: a crash replays no
     /// more of the changelog than that.
     pub snapshot_interval: Duration,
+    /// Memory for the rows that changed last, over all buckets.
+    pub recent_rows_bytes: u64,
     /// Files of level 0 from which on writers are told of pressure.
     pub pressure_from_level0_files: i32,
     /// When an idle scan ends.
@@ -270,6 +272,7 @@ impl ServerConfig {
 fn read_kv(reader: &Reader<'_>) -> Result<KvConfig, ConfigError> {
     Ok(KvConfig {
         snapshot_interval: reader.period("kv.snapshot.interval")?,
+        recent_rows_bytes: reader.memory("mainstem.kv.recent-rows.size", 0, 1 << 40)?,
         pressure_from_level0_files: reader.int("kv.backpressure.l0-slowdown-trigger", 0)?,
         scan_ttl: reader.period("kv.scanner.ttl")?,
         scan_check_interval: reader.period("kv.scanner.expiration-interval")?,

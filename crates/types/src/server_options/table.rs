@@ -49,6 +49,7 @@ pub const GROUPS: &[OptionGroup] = &[
             option("mainstem.net.max-connections", Int, Some("10000"), Active, "Connections on the protocol port at once; further ones are closed at once."),
             option("mainstem.net.request-memory", Memory, Some("256mb"), Active, "Bytes of requests in work over all connections; at the limit the server stops reading until some are answered. At least `netty.server.max-request-size`."),
             option("mainstem.log.retention.bytes", Memory, Some("0"), Active, "Bytes that the local log of a bucket may have; its oldest segments beyond it are deleted even before `table.log.ttl`. 0: no limit."),
+            option("mainstem.kv.recent-rows.size", Memory, Some("64mb"), Active, "Memory for the rows of primary-key tables that changed last, over all buckets: they are found there without a search, and reach RocksDB many at once, in order. 0: every change at once."),
             option("mainstem.log.level", Text, Some("info"), Active, "Least severe messages to log: error, warn, info, debug or trace; also a filter such as `info,mainstem_log=debug`."),
             option("mainstem.log.format", Enum(&["text", "json"]), Some("text"), Active, "Form of log lines: for people or for machines."),
         ],

@@ -17,7 +17,7 @@ use super::text;
 use crate::changelog::ChangelogReader;
 use crate::memory::MemoryEngine;
 use crate::tablet::{KvResources, KvTablet, OpeningReport};
-use crate::{ChangelogSource, KvTable, PutMode, Result, SequenceSource};
+use crate::{ChangelogSource, KvTable, PutMode, RecentBudget, Result, SequenceSource};
 
 pub(super) const INT: DataType = DataType::nullable(TypeKind::Int);
 pub(super) const BIGINT: DataType = DataType::nullable(TypeKind::BigInt);
@@ -134,6 +134,9 @@ pub(super) struct Bucket {
     /// Whether every batch is committed at once.
     pub commits: bool,
     pub now_ms: i64,
+    /// Memory of recent rows; at first there is none, so that every change is in the
+    /// store at once.
+    pub recent: Arc<RecentBudget>,
     /// Boot of the machine, if its end may take appended records away.
     pub boot: Option<u64>,
 }
@@ -149,9 +152,11 @@ impl Bucket {
         let schemas = vec![Arc::new(schema)];
         let (engine, files) = (MemoryEngine::default(), SimFileSystem::new(7));
         let plan = Plan::default();
+        let recent = Arc::new(RecentBudget::new(0));
         Self {
             table: KvTable::new(&descriptor, [(1, schemas[0].clone())]).unwrap(),
-            tablet: tablet(&engine, &plan, &files, None),
+            tablet: tablet(&engine, &plan, &files, &recent, None),
+            recent,
             engine,
             plan,
             files,
@@ -165,13 +170,22 @@ impl Bucket {
         }
     }
 
-    /// Runs a test with every format of rows and changelog. At its end the rows
-    /// must be those that the changelog gives.
+    /// The same with memory for recent rows. To be called before anything is opened.
+    pub fn with_recent_rows(mut self, bytes: usize) -> Self {
+        self.recent = Arc::new(RecentBudget::new(bytes));
+        let (files, recent) = (&self.files, &self.recent);
+        self.tablet = tablet(&self.engine, &self.plan, files, recent, self.boot);
+        self
+    }
+
+    /// Runs a test with every format of rows and changelog, with memory for recent
+    /// rows and without. At its end the rows must be those that the changelog gives.
     pub fn in_all_formats(schema: &Schema, options: &[(&str, &str)], test: impl Fn(&mut Self)) {
-        for (kv, log) in FORMATS {
+        for (number, (kv, log)) in FORMATS.into_iter().enumerate() {
             let mut options = options.to_vec();
             options.extend([("table.kv.format", kv), ("table.log.format", log)]);
-            let mut bucket = Self::new(schema.clone(), &options);
+            let recent_bytes = [0, 600, 1 << 20][number % 3];
+            let mut bucket = Self::new(schema.clone(), &options).with_recent_rows(recent_bytes);
             test(&mut bucket);
             bucket.check_rebuild();
         }
@@ -311,15 +325,14 @@ impl Bucket {
     pub fn lookup(&mut self, key: &str) -> String {
         self.open().unwrap();
         let key = self.key(&text::row(self.table.latest_schema(), key));
-        let store = self.tablet.store(self.now_ms).unwrap();
+        let rows = self.tablet.rows(self.now_ms).unwrap();
         let mut found = "none".to_owned();
         let mut visit = |_: usize, value: Option<&[u8]>| {
             if let Some(value) = value {
                 found = self.text(value);
             }
         };
-        store
-            .multi_get(&[&key], crate::Reach::Disk, &mut visit)
+        rows.multi_get(&[&key], crate::Reach::Disk, &mut visit)
             .unwrap();
         found
     }
@@ -370,7 +383,13 @@ impl Bucket {
     pub fn restart(&mut self) {
         assert!(self.tablet.lock().close(self.now_ms).unwrap());
         self.files = self.files.process_kill();
-        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
+        self.tablet = tablet(
+            &self.engine,
+            &self.plan,
+            &self.files,
+            &self.recent,
+            self.boot,
+        );
     }
 
     /// The machine stops and starts: of the store the first `survivors` writes since
@@ -378,14 +397,26 @@ impl Bucket {
     pub fn crash(&mut self, survivors: impl Fn(usize) -> usize, survival: Survival) {
         self.engine.crash(|_, pending| survivors(pending));
         self.files = self.files.power_loss(survival);
-        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
+        self.tablet = tablet(
+            &self.engine,
+            &self.plan,
+            &self.files,
+            &self.recent,
+            self.boot,
+        );
     }
 
     /// The process is killed and starts anew: what it gave to the disk is there.
     pub fn kill(&mut self, survivors: impl Fn(usize) -> usize) {
         self.engine.crash(|_, pending| survivors(pending));
         self.files = self.files.process_kill();
-        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
+        self.tablet = tablet(
+            &self.engine,
+            &self.plan,
+            &self.files,
+            &self.recent,
+            self.boot,
+        );
     }
 
     /// Loses all files, and expects the same rows from the changelog.
@@ -394,7 +425,13 @@ impl Bucket {
         let (content, row_count) = (self.content(), self.row_count());
         self.engine.crash(|_, _| 0);
         self.files = SimFileSystem::new(7);
-        self.tablet = tablet(&self.engine, &self.plan, &self.files, self.boot);
+        self.tablet = tablet(
+            &self.engine,
+            &self.plan,
+            &self.files,
+            &self.recent,
+            self.boot,
+        );
         assert_eq!(self.content(), content);
         assert_eq!(self.row_count(), row_count);
     }
@@ -404,11 +441,13 @@ fn tablet(
     engine: &MemoryEngine,
     plan: &Plan,
     files: &SimFileSystem,
+    recent: &Arc<RecentBudget>,
     volatile_boot: Option<u64>,
 ) -> KvTablet {
     let resources = KvResources {
         engine: Arc::new(FaultyEngine::new(engine.clone(), plan.clone())),
         files: Arc::new(files.clone()),
+        recent: recent.clone(),
         pressure_from_level0_files: 4,
         volatile_boot,
     };

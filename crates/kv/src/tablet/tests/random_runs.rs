@@ -125,7 +125,9 @@ impl Run {
                 Function::List,
             ],
         };
+        let recent_bytes = [0, 600, 3_000, 1 << 20][rng.index(4)];
         let bucket = Bucket::new(schema(merging, is_numbered), &options);
+        let bucket = bucket.with_recent_rows(recent_bytes);
         let writers = (0..WRITERS as i64).map(|number| Writer {
             id: if number == 0 { -1 } else { number },
             next_sequence: 0,
@@ -378,10 +380,7 @@ impl Run {
         self.open();
         self.bucket.now_ms += 1000;
         let now_ms = self.bucket.now_ms;
-        let reader = self
-            .rng
-            .chance(30)
-            .then(|| self.bucket.tablet.store(now_ms));
+        let reader = self.rng.chance(30).then(|| self.bucket.tablet.rows(now_ms));
         let is_idle = self.rng.chance(50);
         let mut writer = self.bucket.tablet.lock();
         let applied = writer.applied_offset();

@@ -48,8 +48,8 @@ fn refused(bucket: &mut Bucket) -> String {
         let error = bucket.open().unwrap_err();
         assert!(matches!(error, KvError::Damaged(_)), "{error}");
         assert!(!bucket.tablet.is_open());
-        assert!(bucket.tablet.store(0).is_none());
-        let writer = bucket.tablet.lock();
+        assert!(bucket.tablet.rows(0).is_none());
+        let mut writer = bucket.tablet.lock();
         assert!(writer.look_up(&[b"1"]).is_err() && writer.snapshot().is_err());
         texts.push(error.to_string());
     }
@@ -397,7 +397,7 @@ fn after_a_write_that_failed_the_changelog_has_the_rows() {
 #[test]
 fn a_failed_store_that_is_being_read_is_opened_when_the_reader_has_gone() {
     let mut bucket = bucket();
-    let reader = bucket.tablet.store(0).unwrap();
+    let reader = bucket.tablet.rows(0).unwrap();
     bucket.plan.fail(true);
     bucket.try_put(Put::new(&["2,x"])).unwrap_err();
     bucket.plan.fail(false);
@@ -412,7 +412,7 @@ fn a_store_in_use_is_not_closed() {
     let mut bucket = bucket();
     bucket.now_ms = 100;
     bucket.open().unwrap();
-    let reader = bucket.tablet.store(100).unwrap();
+    let reader = bucket.tablet.rows(100).unwrap();
     let (snapshot, offset) = bucket.tablet.lock().snapshot().unwrap();
     assert_eq!(offset, 4);
     let close = |bucket: &Bucket, now_ms| bucket.tablet.lock().close_idle(now_ms, 50).unwrap();
@@ -458,7 +458,7 @@ fn closing_leaves_what_is_pending_to_the_changelog() {
 #[test]
 fn a_dropped_bucket_leaves_nothing() {
     let bucket = bucket();
-    let reader = bucket.tablet.store(0).unwrap();
+    let reader = bucket.tablet.rows(0).unwrap();
     assert!(bucket.tablet.lock().remove().is_err());
     drop(reader);
     // What a crash in the middle of writing the state leaves.

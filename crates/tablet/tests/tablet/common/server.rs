@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mainstem_env::{Clock, FileSystem, ManualClock, SimFileSystem, SystemClock};
-use mainstem_kv::KvResources;
 use mainstem_kv::memory::MemoryEngine;
+use mainstem_kv::{KvResources, RecentBudget};
 use mainstem_log::{LogConfig, LogResources, Syncer};
 use mainstem_meta::{Catalog, MetaError, SequenceSource};
 use mainstem_net::{Request, Session};
@@ -191,6 +191,7 @@ fn config(
             resources: Arc::new(KvResources {
                 engine: Arc::new(engine),
                 files: disk,
+                recent: Arc::new(RecentBudget::new(1 << 20)),
                 pressure_from_level0_files: 8,
                 volatile_boot: None,
             }),
