@@ -1,7 +1,8 @@
 # make demo          the main job on real data, in about half a minute once built
 # make test          everything that must pass before a change lands
 # make check         what to run while working: format, lints, unit tests
-# make conformance   the official Rust, Python and Java clients, and a crash loop
+# make conformance   the official Rust, Python and Java clients, the RocksDB that
+#                    clients have on our files, and a crash loop
 # make bench         speed, against floor programs on the same machine
 # make fmt           format the sources
 SHELL := /bin/bash
@@ -37,6 +38,7 @@ test:
 	@$(STAGE) 'server binary' cargo build --locked -p mainstem-cli
 	@$(STAGE) 'suite of fluss-rs' $(MAKE) --no-print-directory suite
 	@$(STAGE) 'official clients' conformance/run-all.sh '$(BINARY)'
+	@$(STAGE) 'RocksDB files' conformance/store-files.sh '$(BINARY)'
 	@$(STAGE) 'crash loop' scripts/crash-loop.sh '$(BINARY)'
 	@if command -v cargo-deny >/dev/null; then $(STAGE) 'licences and bans' cargo deny check bans licenses sources; fi
 
@@ -59,6 +61,7 @@ conformance:
 	scripts/setup.sh test
 	cargo build --locked -p mainstem-cli
 	conformance/run-all.sh '$(BINARY)'
+	conformance/store-files.sh '$(BINARY)'
 	scripts/crash-loop.sh '$(BINARY)'
 
 .PHONY: suite

@@ -24,19 +24,6 @@ mkdir -p "$cache"
 
 work=$(mktemp -d)
 log=$work/server.log
-server=
-cleanup() {
-    if [ -n "$server" ] && kill -0 "$server" 2>/dev/null; then
-        kill "$server"
-        wait "$server" || true
-    fi
-    if [ "${passed:-}" = yes ]; then
-        rm -rf "$work"
-    else
-        echo "the server's data and log are kept in $work; the log ends:" >&2
-        tail -n 20 "$log" >&2 || true
-    fi
-}
 
 build_rust() {
     # Without RUSTFLAGS the crates are those that the suite of fluss-rs itself
@@ -62,14 +49,7 @@ build_python() {
 }
 run_python() { PYTHONDONTWRITEBYTECODE=1 "$cache/python/bin/python" "$here/python/conformance.py" "$1"; }
 
-build_java() {
-    (cd "$here/java" && mvn --color never --quiet --batch-mode compile dependency:build-classpath -Dmdep.outputFile=target/classpath)
-    local want name jar
-    while read -r want name; do
-        jar=$(tr ':' '\n' <"$here/java/target/classpath" | grep -F "/$name")
-        echo "$want  $jar" | sha256sum --check --quiet -
-    done <"$here/java/checksums.sha256"
-}
+build_java() { "$here/java/build.sh"; }
 run_java() {
     # The client reads COMPACTED and INDEXED rows out of network buffers that it
     # has already given back to Netty's pool: without a pool they stay as they are.
@@ -91,33 +71,12 @@ for client in "${clients[@]}"; do
     esac
 done
 
+. "$here/server.sh"
 trap cleanup EXIT
-port=$("$here/../scripts/free-port.sh")
-start() {
-    # Whether this machine's disk is nearly full is not the question here.
-    "$binary" start --data-dir "$work/data" \
-        -D "bind.listeners=FLUSS://127.0.0.1:$port" -D mainstem.http.listen= \
-        -D server.data-disk.write-limit-ratio=1.0 \
-        >>"$log" 2>&1 </dev/null &
-    server=$!
-    local attempt
-    for ((attempt = 0; ; attempt++)); do
-        if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-            break
-        fi
-        if ! kill -0 "$server" 2>/dev/null || [ "$attempt" -ge 200 ]; then
-            echo "the server does not listen on port $port" >&2
-            return 1
-        fi
-        sleep 0.05
-    done
-}
 restart() {
-    kill "$server"
-    wait "$server" || return 1
-    start
+    stop_server && start_server "$work/data"
 }
-start
+start_server "$work/data"
 
 failed=()
 for client in "${clients[@]}"; do
