@@ -195,12 +195,14 @@ impl KvWriter<'_> {
         }
         let mut replay = Replay::new(table);
         let mut numbers = self.writer.numbers;
+        // What is committed gathers, with its end.
         let mut changes = Changes::default();
         let mut end = from;
         changelog.read(from, &mut |batch| {
             let end_offset = batch.header().next_offset();
-            // What is committed is applied before what is not becomes pending.
-            if end_offset > committed && end > self.writer.applied {
+            let is_committed = end_offset <= committed;
+            let gathers = changes.size_bytes() < REPLAY_BYTES;
+            if end > self.writer.applied && !(is_committed && gathers) {
                 self.apply(rows, end, &std::mem::take(&mut changes))?;
             }
             let pending = &self.writer.pending;
@@ -211,16 +213,15 @@ impl KvWriter<'_> {
                 Change::Delete(key) => changes.delete(pending.hash(key), key),
             })?;
             changes.count_row(delta);
-            end = end_offset;
-            if end_offset > committed {
+            if is_committed {
+                end = end_offset;
+            } else {
                 let changes = std::mem::take(&mut changes);
                 self.writer.pending.push(end_offset, changes);
-            } else if changes.size_bytes() >= REPLAY_BYTES {
-                self.apply(rows, end, &std::mem::take(&mut changes))?;
             }
             Ok(())
         })?;
-        if end <= committed && end > self.writer.applied {
+        if end > self.writer.applied {
             self.apply(rows, end, &changes)?;
         }
         self.writer.numbers = numbers;

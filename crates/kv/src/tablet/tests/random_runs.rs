@@ -440,6 +440,16 @@ impl Run {
             (wanted..=committed).contains(&applied),
             "{applied} of {wanted}"
         );
+        for key in 0..8 {
+            let key = key.to_string();
+            let wanted = rows.get(&key).map_or("none".to_owned(), row_text);
+            assert_eq!(self.bucket.lookup(&key), wanted);
+        }
+        self.check_pending();
+        if self.rng.chance(70) {
+            // A look at all rows brings them to the store.
+            return;
+        }
         let content: Vec<String> = self.bucket.content().into_values().collect();
         let texts: HashSet<String> = rows.values().map(row_text).collect();
         assert_eq!(content.len(), texts.len());
@@ -447,6 +457,10 @@ impl Run {
         if self.bucket.table.counts_rows() {
             assert_eq!(self.bucket.row_count(), rows.len() as i64);
         }
+        self.check_pending();
+    }
+
+    fn check_pending(&mut self) {
         let at_end = self.rows_at_end();
         for key in 0..8 {
             let key = key.to_string();
