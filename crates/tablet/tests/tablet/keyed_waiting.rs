@@ -1,7 +1,7 @@
 //! Requests and syncs that come while somebody else has the rows of a bucket.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use mainstem_env::SystemClock;
@@ -26,7 +26,7 @@ fn sixteen_requests_wait_for_rows_that_are_being_opened_and_more_are_refused() {
     for _ in 0..2 {
         std::thread::scope(|scope| {
             let opening = replica.rows().expect("it leads").0.lock();
-            let (answer, answers) = channel();
+            let (answer, answers) = sync_channel(20);
             for _ in 0..20 {
                 let (answer, replica) = (answer.clone(), &replica);
                 scope.spawn(move || {
@@ -78,7 +78,7 @@ impl Synced {
 
     /// Syncs one log, on a thread that must not wait for anybody.
     fn sync(&self) {
-        let (done, finished) = channel();
+        let (done, finished) = sync_channel(1);
         let syncer = self.syncer.clone();
         std::thread::spawn(move || done.send(syncer.run_next()));
         assert_eq!(finished.recv_timeout(LIMIT), Ok(true), "a sync waits");
