@@ -116,13 +116,18 @@ impl Replicas {
     /// No replicas yet.
     pub fn new(config: ReplicasConfig) -> Arc<Self> {
         let syncer = Arc::new(Syncer::new(SYNC_THREADS, config.clock.clone()));
-        Self::with_syncer(config, syncer, false)
+        Self::synced_by(config, syncer)
     }
 
     /// Replicas that do everything on the thread of the caller and in the same
     /// order every time; syncs when `syncer` is told to run them.
     pub fn simulated(config: ReplicasConfig, syncer: Arc<Syncer>) -> Arc<Self> {
         Self::with_syncer(config, syncer, true)
+    }
+
+    /// Replicas with threads of their own that sync when `syncer` is told to.
+    pub fn synced_by(config: ReplicasConfig, syncer: Arc<Syncer>) -> Arc<Self> {
+        Self::with_syncer(config, syncer, false)
     }
 
     fn with_syncer(config: ReplicasConfig, syncer: Arc<Syncer>, simulated: bool) -> Arc<Self> {

@@ -9,7 +9,7 @@ use mainstem_net::{Reply, Response, Segment};
 use mainstem_protocol::messages as pb;
 use mainstem_protocol::records::scan_kv_response;
 
-use super::scan_sessions::{Scan, ScanId};
+use super::scan_sessions::{Scan, Turn};
 use super::{Refusal, TabletService, blocking, request, table_bucket};
 
 impl TabletService {
@@ -70,41 +70,35 @@ impl TabletService {
         );
         let replica = self.replica(&bucket, opening.routing_bucket_count)?;
         replica.rows()?;
-        let id = self.scans.open(bucket)?;
-        let begun = || {
-            let (mut snapshot, log_offset) = replica.lock_rows()?.0.snapshot()?;
-            snapshot.seek(&[]);
-            let limit = opening.limit.and_then(|limit| u64::try_from(limit).ok());
-            let scan = Scan {
-                bucket,
-                snapshot,
-                next_call: 1,
-                rows_left: limit.filter(|limit| *limit > 0),
-            };
-            self.go_on(id, Box::new(scan), budget, Some(log_offset))
+        let turn = self.scans.open(bucket)?;
+        let (mut snapshot, log_offset) = replica.lock_rows()?.0.snapshot()?;
+        snapshot.seek(&[]);
+        let limit = opening.limit.and_then(|limit| u64::try_from(limit).ok());
+        let scan = Scan {
+            bucket,
+            snapshot,
+            next_call: 1,
+            rows_left: limit.filter(|limit| *limit > 0),
         };
-        begun().inspect_err(|_| self.scans.close(&id))
+        self.go_on(turn, Box::new(scan), budget, Some(log_offset))
     }
 
     fn next_rows(&self, request: &pb::ScanKvRequest, id: &[u8]) -> Result<Response, Refusal> {
-        let (id, mut scan) = self.scans.take(id)?;
-        let continued = || {
-            let budget = self.budget(request)?;
-            if request.call_seq_id != Some(scan.next_call) {
-                let message = format!("the next call has the sequence number {}", scan.next_call);
-                return Err(Refusal::new(68, message));
-            }
-            // Rows of a bucket that this server does not lead any more may be old.
-            self.known(&scan.bucket)?.check_leader()?;
-            scan.next_call += 1;
-            self.go_on(id, scan, budget, None)
-        };
-        continued().inspect_err(|_| self.scans.close(&id))
+        let (turn, mut scan) = self.scans.take(id)?;
+        let budget = self.budget(request)?;
+        if request.call_seq_id != Some(scan.next_call) {
+            let message = format!("the next call has the sequence number {}", scan.next_call);
+            return Err(Refusal::new(68, message));
+        }
+        // Rows of a bucket that this server does not lead any more may be old.
+        self.known(&scan.bucket)?.check_leader()?;
+        scan.next_call += 1;
+        self.go_on(turn, scan, budget, None)
     }
 
     fn go_on(
         &self,
-        id: ScanId,
+        turn: Turn<'_>,
         mut scan: Box<Scan>,
         budget: usize,
         log_offset: Option<i64>,
@@ -128,14 +122,14 @@ impl TabletService {
         let is_empty = rows.record_count() == 0;
         let fields = pb::ScanKvResponse {
             // An empty bucket has no scan to continue.
-            scanner_id: (!(is_empty && log_offset.is_some())).then(|| Bytes::copy_from_slice(&id)),
+            scanner_id: (!(is_empty && log_offset.is_some()))
+                .then(|| Bytes::copy_from_slice(turn.id())),
             has_more_results: Some(has_more),
             log_offset,
             ..pb::ScanKvResponse::default()
         };
-        match has_more {
-            true => self.scans.put_back(&id, scan, self.clock.now_ms()),
-            false => self.scans.close(&id),
+        if has_more {
+            turn.put_back(scan, self.clock.now_ms());
         }
         let records = (!is_empty).then(|| vec![Segment::Bytes(rows.finish())]);
         Ok(Response::Success(scan_kv_response(fields, records)))

@@ -53,6 +53,39 @@ enum Slot {
     Busy(TableBucket),
 }
 
+/// The right to answer a call of a scan. The scan ends with it, unless it is put
+/// back: a call that fails in whatever way keeps no place.
+pub(super) struct Turn<'s> {
+    sessions: &'s ScanSessions,
+    id: ScanId,
+}
+
+impl Turn<'_> {
+    /// Id of the scan, for the client.
+    pub fn id(&self) -> &ScanId {
+        &self.id
+    }
+
+    /// Puts the scan back until its next call, unless it was closed meanwhile.
+    pub fn put_back(self, scan: Box<Scan>, now_ms: i64) {
+        let unwanted = match self.sessions.state.lock().scans.get_mut(&self.id) {
+            Some(slot) => {
+                *slot = Slot::Idle(scan, now_ms);
+                None
+            }
+            None => Some(scan),
+        };
+        drop(unwanted);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.sessions.close(&self.id);
+    }
+}
+
 /// See the module.
 pub(super) struct ScanSessions {
     limits: ScanLimits,
@@ -98,7 +131,7 @@ impl ScanSessions {
     ///
     /// # Errors
     /// 69 if there are too many.
-    pub fn open(&self, bucket: TableBucket) -> Result<ScanId, Refusal> {
+    pub fn open(&self, bucket: TableBucket) -> Result<Turn<'_>, Refusal> {
         let mut state = self.state.lock();
         let refused = |what: &str, max: usize| {
             let message = format!("{max} scans of {what} are open: close one, or wait");
@@ -113,46 +146,31 @@ impl ScanSessions {
         let mut id = ScanId::default();
         uuid::Uuid::new_v4().as_simple().encode_lower(&mut id);
         state.scans.insert(id, Slot::Busy(bucket));
-        Ok(id)
+        Ok(Turn { sessions: self, id })
     }
 
-    /// Takes a scan out for its next call. It has to be put back or closed.
+    /// Takes a scan out for its next call.
     ///
     /// # Errors
     /// 68 if another call is being answered, 66 if it has expired, 67 if there is
     /// none.
-    pub fn take(&self, id: &[u8]) -> Result<(ScanId, Box<Scan>), Refusal> {
+    pub fn take(&self, id: &[u8]) -> Result<(Turn<'_>, Box<Scan>), Refusal> {
+        let unknown = || Refusal::new(67, "there is no such scan");
+        let id = ScanId::try_from(id).map_err(|_| unknown())?;
         let mut state = self.state.lock();
-        let known = ScanId::try_from(id).ok();
-        let Some(slot) = known.and_then(|id| state.scans.get_mut(&id)) else {
-            let expired = known.is_some_and(|id| state.expired.contains_key(&id));
-            return Err(match expired {
+        let Some(slot) = state.scans.get_mut(&id) else {
+            return Err(match state.expired.contains_key(&id) {
                 true => Refusal::new(66, "the scan has expired: begin it again"),
-                false => Refusal::new(67, "there is no such scan"),
+                false => unknown(),
             });
         };
-        let bucket = match slot {
-            Slot::Idle(scan, _) => scan.bucket,
+        let busy = Slot::Busy(*slot.bucket());
+        match std::mem::replace(slot, busy) {
+            Slot::Idle(scan, _) => Ok((Turn { sessions: self, id }, scan)),
             Slot::Busy(_) => {
-                return Err(Refusal::new(
-                    68,
-                    "another call of the scan is being answered",
-                ));
+                let message = "another call of the scan is being answered";
+                Err(Refusal::new(68, message))
             }
-        };
-        match std::mem::replace(slot, Slot::Busy(bucket)) {
-            Slot::Idle(scan, _) => Ok((known.unwrap_or_default(), scan)),
-            Slot::Busy(_) => Err(Refusal::new(
-                68,
-                "another call of the scan is being answered",
-            )),
-        }
-    }
-
-    /// Puts a scan back until its next call, unless it was closed meanwhile.
-    pub fn put_back(&self, id: &ScanId, scan: Box<Scan>, now_ms: i64) {
-        if let Some(slot) = self.state.lock().scans.get_mut(id) {
-            *slot = Slot::Idle(scan, now_ms);
         }
     }
 
@@ -260,23 +278,38 @@ mod tests {
     fn scans_are_bounded_per_bucket_and_per_server() {
         let sessions = sessions();
         let first = sessions.open(bucket(0)).unwrap();
-        sessions.open(bucket(0)).unwrap();
+        let _second = sessions.open(bucket(0)).unwrap();
         assert_eq!(code(sessions.open(bucket(0))), 69);
-        sessions.open(bucket(1)).unwrap();
+        let _third = sessions.open(bucket(1)).unwrap();
         assert_eq!(code(sessions.open(bucket(2))), 69);
-        sessions.close(&first);
-        sessions.open(bucket(2)).unwrap();
+        sessions.close(first.id());
+        assert!(sessions.open(bucket(2)).is_ok());
+    }
+
+    /// However it ends: its place would be gone for ever.
+    #[test]
+    fn a_call_that_puts_no_scan_back_ends_it() {
+        let sessions = sessions();
+        drop(sessions.open(bucket(0)).unwrap());
+        let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _turn = sessions.open(bucket(0)).unwrap();
+            panic!("a call dies");
+        }));
+        assert!(died.is_err());
+        assert_eq!(sessions.state.lock().of_bucket(&bucket(0)), 0);
     }
 
     #[test]
     fn one_call_at_a_time_and_none_after_the_end() {
         let sessions = sessions();
-        let id = sessions.open(bucket(0)).unwrap();
+        let turn = sessions.open(bucket(0)).unwrap();
+        let id = *turn.id();
         assert_eq!(code(sessions.take(&id)), 68);
-        sessions.put_back(&id, scan(0), 0);
-        assert!(sessions.take(&id).is_ok());
+        turn.put_back(scan(0), 0);
+        let (turn, scan) = sessions.take(&id).unwrap();
+        assert_eq!(code(sessions.take(&id)), 68);
         sessions.close(&id);
-        sessions.put_back(&id, scan(0), 0);
+        turn.put_back(scan, 0);
         assert_eq!(code(sessions.take(&id)), 67);
         assert_eq!(code(sessions.take(b"short")), 67);
     }
@@ -284,25 +317,25 @@ mod tests {
     #[test]
     fn all_scans_of_a_bucket_end_at_once() {
         let sessions = sessions();
-        let [idle, busy] = [0; 2].map(|_| sessions.open(bucket(0)).unwrap());
-        let other = sessions.open(bucket(1)).unwrap();
-        sessions.put_back(&idle, scan(0), 0);
-        sessions.put_back(&other, scan(1), 0);
+        let [idle, busy, other] = [0, 0, 1].map(|at| sessions.open(bucket(at)).unwrap());
+        let ids = [*idle.id(), *busy.id(), *other.id()];
+        idle.put_back(scan(0), 0);
+        other.put_back(scan(1), 0);
         sessions.close_bucket(&bucket(0));
-        sessions.put_back(&busy, scan(0), 0);
-        assert_eq!(code(sessions.take(&idle)), 67);
-        assert_eq!(code(sessions.take(&busy)), 67);
-        assert!(sessions.take(&other).is_ok());
+        busy.put_back(scan(0), 0);
+        let codes = ids.map(|id| code(sessions.take(&id)));
+        assert_eq!(codes, [67, 67, 0]);
     }
 
     #[test]
     fn an_idle_scan_expires_and_is_remembered_for_a_while() {
         let sessions = sessions();
-        let id = sessions.open(bucket(0)).unwrap();
-        sessions.put_back(&id, scan(0), 50);
+        let turn = sessions.open(bucket(0)).unwrap();
+        let id = *turn.id();
+        turn.put_back(scan(0), 50);
         sessions.close_expired(150);
-        assert!(sessions.take(&id).is_ok());
-        sessions.put_back(&id, scan(0), 150);
+        let (turn, scan) = sessions.take(&id).unwrap();
+        turn.put_back(scan, 150);
         sessions.close_expired(251);
         assert_eq!(code(sessions.take(&id)), 66);
         sessions.close_expired(452);

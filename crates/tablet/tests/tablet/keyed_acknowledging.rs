@@ -285,3 +285,32 @@ fn a_scan_between_two_calls_keeps_its_view_while_rows_are_idle() {
     );
     assert_eq!(server.look_up(1, 0, &[2]), Ok(vec![text("c")]));
 }
+
+/// They read the store that is not to be trusted, and keep it from being closed.
+#[test]
+fn scans_end_with_rows_that_fail_and_the_rows_are_opened_anew() {
+    let (_disk, server) = start();
+    let ops = [upsert(1, "a"), upsert(2, "b")];
+    assert_eq!(server.put_synced(1, 0, &ops), Ok(2));
+    let first = scanned(server.at_once(1061, open_scan(1, None, 0, 1))).expect("rows");
+    let mut writing = server.put(1, 0, put_batch(7, 0, &[upsert(2, "c")]));
+    let failing = mainstem_kv::memory::Faults {
+        failing: true,
+        ..Default::default()
+    };
+    server.engine.set_faults(failing);
+    server.sync();
+    assert!(server.is_answered(&mut writing));
+    assert_eq!(put_outcome(writing.answer()), Err(11));
+    server.engine.set_faults(Default::default());
+    server.replicas.maintain();
+    let replica = server.replica(1, 0);
+    assert!(replica.rows_are_open());
+    assert_eq!(replica.high_watermark(), 4);
+    let id = first.id.expect("an id");
+    let next = scanned(server.at_once(1061, go_on(&id, 1)));
+    assert_eq!(next.map(|scanned| scanned.rows), Err(67));
+    let anew = scan(&server);
+    let rows = vec![(1, "a".to_owned()), (2, "c".to_owned())];
+    assert_eq!((anew.rows, anew.log_offset), (rows, Some(4)));
+}

@@ -24,14 +24,6 @@ async fn ask(service: &Arc<TabletService>, client: u64, api_key: i16, body: Byte
     call.ready().await
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_time()
-        .build()
-        .unwrap()
-}
-
 fn version(text: Option<&String>) -> i64 {
     text.map_or(-1, |text| text.parse().expect("a version"))
 }

@@ -112,11 +112,6 @@ fn on_many_threads_nobody_is_forgotten() {
     let server = Threaded::start(&disk, &catalog);
     let done = Arc::new(AtomicBool::new(false));
     let failures = Arc::new(AtomicUsize::new(0));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_time()
-        .build()
-        .unwrap();
     let upkeep = {
         let (replicas, disk, done) = (server.replicas.clone(), disk.clone(), done.clone());
         std::thread::spawn(move || {
@@ -176,7 +171,7 @@ fn on_many_threads_nobody_is_forgotten() {
     };
     // A wait that was forgotten lasts 30 s at least.
     let finished =
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), all).await });
+        runtime().block_on(async { tokio::time::timeout(Duration::from_secs(20), all).await });
     done.store(true, Ordering::Relaxed);
     upkeep.join().unwrap();
     assert!(finished.is_ok(), "somebody was forgotten");

@@ -4,7 +4,8 @@
 mod bodies;
 mod call;
 pub mod keyed;
-mod keyed_world;
+mod keyed_ledger;
+mod log_ledger;
 mod rows;
 mod server;
 mod slow_disk;
@@ -13,11 +14,12 @@ mod world;
 
 pub use bodies::{Fetch, FetchedBucket, LimitScan, ListOffsets, Produce};
 pub use call::Call;
-pub use keyed_world::KeyedWorld;
+pub use keyed_ledger::KeyedLedger;
+pub use log_ledger::LogLedger;
 pub use rows::{Row, batch, read_rows, rows};
-pub use server::{LOG_DIR, Server, Threaded, disk, log_config, request, session};
+pub use server::{LOG_DIR, Server, Threaded, disk, log_config, request, runtime, session};
 pub use slow_disk::SlowDisk;
 pub use tables::{
     TableSpec, catalog, drop_partition, drop_table, lose_leader, put_partition, put_table, schema,
 };
-pub use world::{Harm, World};
+pub use world::{Harm, Ledger, World};

@@ -241,12 +241,32 @@ impl Threaded {
 
     /// Rows are closed after so long without a request.
     pub fn start_idle(disk: &SimFileSystem, catalog: &Arc<Catalog>, idle_ms: i64) -> Self {
+        Self::start_by(disk, catalog, idle_ms, Replicas::new)
+    }
+
+    /// Syncs when `syncer` is told to.
+    pub fn start_synced_by(
+        disk: &SimFileSystem,
+        catalog: &Arc<Catalog>,
+        syncer: Arc<Syncer>,
+    ) -> Self {
+        Self::start_by(disk, catalog, 10_000, |config| {
+            Replicas::synced_by(config, syncer)
+        })
+    }
+
+    fn start_by(
+        disk: &SimFileSystem,
+        catalog: &Arc<Catalog>,
+        idle_ms: i64,
+        start: impl FnOnce(ReplicasConfig) -> Arc<Replicas>,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let disk = Arc::new(disk.clone());
         let engine = MemoryEngine::default();
         let mut config = config(disk, engine.clone(), catalog, log_config(), clock.clone());
         config.rows.idle_ms = idle_ms;
-        let replicas = Replicas::new(config);
+        let replicas = start(config);
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
         catalog.subscribe(replicas.clone());
@@ -257,6 +277,21 @@ impl Threaded {
             engine,
         }
     }
+
+    /// The replica of a bucket of table 1.
+    pub fn replica(&self, bucket: i32) -> Arc<Replica> {
+        let bucket = bucket_of(1, None, bucket);
+        self.replicas.get(&bucket).expect("the bucket is there")
+    }
+}
+
+/// Threads as a server has them.
+pub fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_time()
+        .build()
+        .unwrap()
 }
 
 fn bucket_of(table: i64, partition: Option<i64>, bucket: i32) -> TableBucket {
