@@ -229,7 +229,11 @@ impl KvWriter<'_> {
         self.writer.row_count
     }
 
-    fn rows(&self) -> Result<Arc<OpenRows>> {
+    /// The rows, which are open.
+    ///
+    /// # Errors
+    /// They are not, or have failed.
+    pub fn rows(&self) -> Result<Arc<OpenRows>> {
         let rows = self.tablet.rows.read().clone();
         match rows {
             Some(rows) if !self.writer.failed => Ok(rows),

@@ -250,21 +250,19 @@ impl LogTablet {
             result => result,
         };
         let file = file.map_err(|error| LogError::io("create", &path, error))?;
-        if writer.tail_dirty {
+        if let Some(sealed) = sealed.as_ref().filter(|_| writer.tail_dirty) {
             // The sealed segment must end where its batches end.
-            let old = writer
-                .active_file
-                .as_ref()
-                .expect("a dirty tail keeps its file open");
-            let len = sealed.as_ref().map_or(0, |sealed| sealed.size_bytes());
-            if let Err(error) = old.set_len(len) {
+            let cut = self.open_active(writer, sealed).and_then(|()| {
+                let old = writer.active_file.as_ref().expect("it is open now");
+                let cut = old.set_len(sealed.size_bytes());
+                cut.map_err(|error| LogError::io("cut", &path, error))
+            });
+            if let Err(error) = cut {
                 let _ = self.dir.fs().remove_file(&path);
-                return Err(LogError::io("cut", &path, error));
+                return Err(error);
             }
             writer.tail_dirty = false;
-            if let Some(sealed) = &sealed {
-                note_unsynced(writer, sealed);
-            }
+            note_unsynced(writer, sealed);
         }
         let id = self.dir.resources.new_segment_id();
         let interval = self.config.index_interval_bytes;

@@ -77,7 +77,8 @@ pub(crate) struct Writer {
     pub last_append_ms: i64,
     /// The next append begins a new segment, however small the last one is.
     pub must_roll: bool,
-    /// A failed write may have left bytes behind the visible end.
+    /// A failed write, or a cut whose sync failed, may have left bytes behind the
+    /// visible end.
     pub tail_dirty: bool,
     /// Largest commit timestamp in the log; `i64::MIN` when empty.
     pub max_timestamp_ms: i64,
@@ -224,7 +225,9 @@ impl LogTablet {
             active_file: None,
             last_append_ms: now_ms,
             must_roll: recovered.last_is_sealed,
-            tail_dirty: false,
+            // A cut may have been made whose sync failed: it is not on the disk then,
+            // and nothing shows it.
+            tail_dirty: !recovered.last_is_sealed && !recovered.segments.is_empty(),
             max_timestamp_ms: recovered.max_timestamp_ms,
             writers: recovered.writers,
             epochs: recovered.epochs,

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::path::Path;
 
-use mainstem_env::{FileSystem, OpenMode, SimFileSystem, Survival};
+use mainstem_env::{Fault, FileSystem, OpenMode, SimFileSystem, Survival};
 use mainstem_log::{Durability, LogConfig};
 
 use crate::support::*;
@@ -291,4 +291,44 @@ fn damaged_checkpoints_and_marks_never_stop_a_start() {
         edit(&fs, &Path::new(DIR).join(name), |content| content.clear());
         check_recovers(&fs, &config, &ledger, 4);
     }
+}
+
+/// Its cut is in memory only then, and nothing shows that it is not on the disk.
+#[test]
+fn a_tail_whose_cut_could_not_be_synced_does_not_come_back_below_what_follows() {
+    let config = LogConfig::default();
+    let mut refused = 0;
+    for seed in 0..30 {
+        for number in 1..4 {
+            let fs = disk(seed);
+            let (tablet, _) = open(&fs, &config).unwrap();
+            append(&tablet, &[batch(7, 0, 2, 60)], 5).unwrap();
+            tablet.sync(5).unwrap();
+            append(&tablet, &[batch(7, 1, 2, 900)], 5).unwrap();
+            edit(&fs, &segment_path(0), |content| {
+                content.pop();
+            });
+            let fs = fs.power_loss(Survival::Everything);
+            fs.fail(number, Fault::Io);
+            let tablet = match open(&fs, &config) {
+                Ok((tablet, _)) => tablet,
+                Err(_) => {
+                    refused += 1;
+                    open(&fs, &config).unwrap().0
+                }
+            };
+            if tablet.check_writable().is_err() {
+                continue;
+            }
+            for sequence in 1..3 {
+                append(&tablet, &[batch(7, sequence, 2, 60)], 9).unwrap();
+                tablet.sync(9).unwrap();
+                tablet.roll(9).unwrap();
+            }
+            assert_eq!(tablet.durable_end_offset(), 6);
+            let (_, report) = open(&fs.power_loss(Survival::Nothing), &config).unwrap();
+            assert_eq!(report.log_end_offset, 6, "seed {seed}, operation {number}");
+        }
+    }
+    assert!(refused > 0);
 }

@@ -95,10 +95,9 @@ impl Replica {
         if let Some(open) = self.open_rows()? {
             return Ok(open);
         }
-        let (rows, _) = self.rows()?;
-        drop(self.lock_rows()?);
-        rows.rows(self.context.clock.now_ms())
-            .ok_or_else(|| Refusal::new(11, "the rows were closed at once"))
+        // Until the rows are taken nobody may close them again.
+        let (writer, _) = self.lock_rows()?;
+        Ok(writer.rows()?)
     }
 
     /// A view of the rows, in the order of their keys. May wait for whoever changes
