@@ -30,7 +30,7 @@ fn sixteen_requests_wait_for_rows_that_are_being_opened_and_more_are_refused() {
             for _ in 0..20 {
                 let (answer, replica) = (answer.clone(), &replica);
                 scope.spawn(move || {
-                    let opened = replica.open_store().map(drop);
+                    let opened = replica.opened_rows().map(drop);
                     answer.send(opened.map_err(|refusal| refusal.code))
                 });
             }
