@@ -43,7 +43,8 @@ impl OpenRows {
 
     /// Looks up keys. `visit` gets each key's position, in the order of the list, with
     /// the value if there is one. With [`Reach::Memory`] the answer is false if the
-    /// disk would have been needed: some keys were not visited then.
+    /// disk would have been needed: some keys were not visited then. Of changes that
+    /// are applied meanwhile some may be seen and others not.
     ///
     /// # Errors
     /// The disk fails or the store is damaged.

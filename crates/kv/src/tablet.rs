@@ -86,7 +86,7 @@ struct Writer {
     noted_ms: i64,
     /// The store, or the order of changes, is not to be trusted until it is opened
     /// anew.
-    failed: bool,
+    failure: Option<KvError>,
     /// What a read of the store found out about it.
     damage: Option<String>,
 }
@@ -199,7 +199,7 @@ pub struct KvWriter<'t> {
 impl KvWriter<'_> {
     /// Whether the store is open and can be trusted.
     pub fn is_open(&self) -> bool {
-        !self.writer.failed && self.tablet.is_open()
+        self.writer.failure.is_none() && self.tablet.is_open()
     }
 
     /// Whether the store failed: it has to be opened anew.
@@ -207,13 +207,13 @@ impl KvWriter<'_> {
         if self.tablet.damaged.swap(false, Ordering::Relaxed) {
             self.failed(&KvError::Damaged("a read found it".to_owned()));
         }
-        self.writer.failed
+        self.writer.failure.is_some()
     }
 
     /// The store is not to be used until it is opened anew, or built anew if it is
     /// damaged.
     fn failed(&mut self, error: &KvError) {
-        self.writer.failed = true;
+        self.writer.failure = Some(error.clone());
         if let KvError::Damaged(reason) = error {
             self.writer.damage = Some(reason.clone());
         }
@@ -234,11 +234,11 @@ impl KvWriter<'_> {
     /// # Errors
     /// They are not, or have failed.
     pub fn rows(&self) -> Result<Arc<OpenRows>> {
-        let rows = self.tablet.rows.read().clone();
-        match rows {
-            Some(rows) if !self.writer.failed => Ok(rows),
-            _ => Err(KvError::Storage("it is not open".to_owned())),
+        if let Some(failure) = &self.writer.failure {
+            return Err(failure.clone());
         }
+        let rows = self.tablet.rows.read().clone();
+        rows.ok_or_else(|| KvError::Storage("it is not open".to_owned()))
     }
 
     /// Works out what a batch does. Nothing is applied yet.
@@ -339,6 +339,9 @@ impl KvWriter<'_> {
 
     /// Lets readers see changes, which are the next ones of the changelog.
     fn apply(&mut self, rows: &OpenRows, end_offset: i64, changes: &Changes) -> Result<()> {
+        if let Some(failure) = &self.writer.failure {
+            return Err(failure.clone());
+        }
         let room = rows.room();
         let gathers = changes.size_bytes() <= room;
         let mut sequence = None;
@@ -357,7 +360,11 @@ impl KvWriter<'_> {
             None if changes.is_empty() && rows.is_stored() => {
                 self.mark(rows.store().last_sequence());
             }
-            None if rows.recent().size_bytes() >= room => self.bring_to_store(rows)?,
+            None if rows.recent().size_bytes() >= room => {
+                // They are applied, whatever becomes of the store: it is opened anew
+                // then, by whoever comes next.
+                let _ = self.bring_to_store(rows);
+            }
             None => {}
         }
         Ok(())
@@ -500,7 +507,7 @@ impl KvWriter<'_> {
     /// # Errors
     /// The disk fails; the store stays open.
     pub fn close(&mut self, now_ms: i64) -> Result<bool> {
-        if self.writer.failed {
+        if self.writer.failure.is_some() {
             return Ok(self.drop_store());
         }
         let Ok(rows) = self.rows() else {
@@ -536,7 +543,7 @@ impl KvWriter<'_> {
         drop(closed);
         self.writer.pending.clear();
         self.writer.marks.clear();
-        self.writer.failed = false;
+        self.writer.failure = None;
         true
     }
 

@@ -62,12 +62,15 @@ impl KvWriter<'_> {
         self.writer.numbers = state.numbers;
         self.writer.noted = state;
         self.writer.noted_ms = now_ms;
-        self.writer.failed = false;
+        self.writer.failure = None;
         self.writer.damage = None;
         let hasher = self.writer.pending.hasher().clone();
         let recent = self.tablet.resources.recent.clone();
         let rows = OpenRows::new(store, hasher, recent);
         self.replay(table, changelog, &rows)?;
+        if let Some(failure) = self.writer.failure.take() {
+            return Err(failure);
+        }
         let opened = TabletState {
             boot: self.tablet.resources.volatile_boot.unwrap_or(0),
             ..self.writer.noted
@@ -93,7 +96,7 @@ impl KvWriter<'_> {
         let rows = self.rows()?;
         self.writer.pending.clear();
         let replayed = self.replay(table, changelog, &rows);
-        replayed.inspect_err(|_| self.writer.failed = true)
+        replayed.inspect_err(|error| self.failed(error))
     }
 
     /// The store and what is known of it; a new one if the old is of no use.

@@ -223,17 +223,22 @@ impl Replica {
 
     /// Tells the rules what the rows hold, and goes on while more is committed.
     fn rows_applied(&self, writer: &mut KvWriter<'_>) -> Result<(), Refusal> {
+        let mut outcome = Ok(());
         loop {
+            // Also of what was applied before something failed: it can be looked up.
             let offset = writer.applied_offset();
             let wanted = {
                 let mut state = self.state.lock();
                 self.apply(&mut state, Event::RowsApplied { offset });
                 state.apply_until
             };
-            if wanted <= offset {
-                return Ok(());
+            if wanted <= offset || outcome.is_err() {
+                return outcome;
             }
-            writer.apply_until(wanted)?;
+            outcome = writer
+                .apply_until(wanted)
+                .map(|_| ())
+                .map_err(Refusal::from);
         }
     }
 
@@ -331,11 +336,9 @@ impl Replica {
         }
         if !outcome.duplicate {
             let committed = self.state.lock().apply_until;
-            let applied = writer
-                .commit(outcome.end_offset, prepared.changes, committed)
-                .map_err(Refusal::from)
-                .and_then(|()| self.rows_applied(&mut writer));
-            if let Err(refusal) = applied {
+            let taken = writer.commit(outcome.end_offset, prepared.changes, committed);
+            let applied = self.rows_applied(&mut writer);
+            if let Err(refusal) = taken.map_err(Refusal::from).and(applied) {
                 self.rows_failed(&refusal);
                 return Err(refusal);
             }
@@ -375,7 +378,7 @@ impl Replica {
     /// Number of rows; opens them if need be.
     ///
     /// # Errors
-    /// 15 if the number is not kept; as [`open_store`](Self::open_store).
+    /// 15 if the number is not kept; as [`opened_rows`](Self::opened_rows).
     pub fn row_count(&self) -> Result<i64, Refusal> {
         let (_, table) = self.rows()?;
         if !table.counts_rows() {

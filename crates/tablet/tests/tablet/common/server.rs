@@ -80,9 +80,23 @@ impl Server {
         log: LogConfig,
         now_ms: i64,
     ) -> Self {
+        Self::start_recent(disk, engine, catalog, log, now_ms, 0)
+    }
+
+    /// With so many bytes for recent rows; without them, as above, every change is
+    /// brought to the store at once.
+    pub fn start_recent(
+        disk: Arc<dyn FileSystem>,
+        engine: MemoryEngine,
+        catalog: &Arc<Catalog>,
+        log: LogConfig,
+        now_ms: i64,
+        recent_bytes: usize,
+    ) -> Self {
         let clock = Arc::new(ManualClock::new(now_ms));
         let syncer = Arc::new(Syncer::simulated(clock.clone()));
-        let config = config(disk, engine.clone(), catalog, log, clock.clone());
+        let rows = rows_resources(disk.clone(), engine.clone(), recent_bytes);
+        let config = config(disk, rows, catalog, log, clock.clone());
         let replicas = Replicas::simulated(config, syncer.clone());
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
@@ -173,7 +187,7 @@ impl Server {
 
 fn config(
     disk: Arc<dyn FileSystem>,
-    engine: MemoryEngine,
+    rows: Arc<KvResources>,
     catalog: &Arc<Catalog>,
     log: LogConfig,
     clock: Arc<dyn Clock>,
@@ -188,19 +202,27 @@ fn config(
         disk: Arc::new(DiskGuard::new(0.85, 0.80)),
         min_in_sync_replicas: 1,
         rows: RowsConfig {
-            resources: Arc::new(KvResources {
-                engine: Arc::new(engine),
-                files: disk,
-                recent: Arc::new(RecentBudget::new(1 << 20)),
-                pressure_from_level0_files: 8,
-                volatile_boot: None,
-            }),
+            resources: rows,
             dir: ROWS_DIR.into(),
             numbers: Arc::new(NoNumbers),
             flush_interval_ms: 60_000,
             idle_ms: 10_000,
         },
     }
+}
+
+fn rows_resources(
+    disk: Arc<dyn FileSystem>,
+    engine: MemoryEngine,
+    recent_bytes: usize,
+) -> Arc<KvResources> {
+    Arc::new(KvResources {
+        engine: Arc::new(engine),
+        files: disk,
+        recent: Arc::new(RecentBudget::new(recent_bytes)),
+        pressure_from_level0_files: 8,
+        volatile_boot: None,
+    })
 }
 
 /// For tables without an auto-increment column.
@@ -262,9 +284,10 @@ impl Threaded {
         start: impl FnOnce(ReplicasConfig) -> Arc<Replicas>,
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let disk = Arc::new(disk.clone());
+        let disk: Arc<dyn FileSystem> = Arc::new(disk.clone());
         let engine = MemoryEngine::default();
-        let mut config = config(disk, engine.clone(), catalog, log_config(), clock.clone());
+        let rows = rows_resources(disk.clone(), engine.clone(), 1 << 20);
+        let mut config = config(disk, rows, catalog, log_config(), clock.clone());
         config.rows.idle_ms = idle_ms;
         let replicas = start(config);
         let metrics = TabletMetrics::new(replicas.clone());

@@ -80,6 +80,7 @@ struct Stream {
 
 pub struct World<L> {
     seed: u64,
+    recent_bytes: usize,
     pub rng: SeededRng,
     pub disk: SimFileSystem,
     pub server: Server,
@@ -122,7 +123,8 @@ impl<L: Ledger> World<L> {
         let disk = disk(seed);
         let now_ms = 1_000_000;
         let engine = MemoryEngine::default();
-        let server = start::<L>(&disk, engine, &places, &log, now_ms);
+        let recent_bytes = [0, 600, 1 << 20][rng.index(3)];
+        let server = start::<L>(&disk, engine, &places, &log, now_ms, recent_bytes);
         let streams = (0..places.len())
             .flat_map(|at| (1..=2).map(move |writer| (writer, at)))
             .map(|(writer, at)| Stream {
@@ -139,6 +141,7 @@ impl<L: Ledger> World<L> {
             server,
             harm,
             log,
+            recent_bytes,
             now_ms,
             next_number: 0,
             streams,
@@ -313,7 +316,14 @@ impl<L: Ledger> World<L> {
         engine.set_faults(Faults::default());
         self.disk = disk;
         self.now_ms += 5_000;
-        self.server = start::<L>(&self.disk, engine, &self.places, &self.log, self.now_ms);
+        self.server = start::<L>(
+            &self.disk,
+            engine,
+            &self.places,
+            &self.log,
+            self.now_ms,
+            self.recent_bytes,
+        );
     }
 
     /// Lets all writers finish, without further harm.
@@ -426,6 +436,7 @@ fn start<L: Ledger>(
     places: &[Place],
     log: &LogConfig,
     now_ms: i64,
+    recent_bytes: usize,
 ) -> Server {
     let catalog = catalog();
     let spec = TableSpec {
@@ -441,5 +452,5 @@ fn start<L: Ledger>(
         put_partition(&catalog, TABLE, partition, 2);
     }
     let disk = Arc::new(disk.clone());
-    Server::start_with(disk, engine, &catalog, log.clone(), now_ms)
+    Server::start_recent(disk, engine, &catalog, log.clone(), now_ms, recent_bytes)
 }
