@@ -24,7 +24,7 @@ use crate::writes::{KvWrites, leading_bytes};
 /// Bytes of an entry of the index, about.
 const ENTRY_BYTES: usize = size_of::<Slot>() + size_of::<Slot>() / 4;
 /// Bytes of keys and values that a generation has room for at first.
-const BYTES_AT_FIRST: usize = 4 << 10;
+const BYTES_AT_FIRST: usize = 512;
 /// Bytes of changes that the store gets in one piece.
 const PIECE_BYTES: usize = 256 << 10;
 

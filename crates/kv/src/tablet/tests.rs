@@ -14,6 +14,7 @@ mod log;
 mod model;
 mod partial;
 mod random_runs;
+mod recent_rows;
 mod recovery;
 mod schema_change;
 mod text;

@@ -184,7 +184,7 @@ impl Bucket {
         for (number, (kv, log)) in FORMATS.into_iter().enumerate() {
             let mut options = options.to_vec();
             options.extend([("table.kv.format", kv), ("table.log.format", log)]);
-            let recent_bytes = [0, 600, 1 << 20][number % 3];
+            let recent_bytes = [0, 3_000, 1 << 20][number % 3];
             let mut bucket = Self::new(schema.clone(), &options).with_recent_rows(recent_bytes);
             test(&mut bucket);
             bucket.check_rebuild();

@@ -125,7 +125,7 @@ impl Run {
                 Function::List,
             ],
         };
-        let recent_bytes = [0, 600, 3_000, 1 << 20][rng.index(4)];
+        let recent_bytes = [0, 3_000, 12_000, 1 << 20][rng.index(4)];
         let bucket = Bucket::new(schema(merging, is_numbered), &options);
         let bucket = bucket.with_recent_rows(recent_bytes);
         let writers = (0..WRITERS as i64).map(|number| Writer {

@@ -123,7 +123,7 @@ impl<L: Ledger> World<L> {
         let disk = disk(seed);
         let now_ms = 1_000_000;
         let engine = MemoryEngine::default();
-        let recent_bytes = [0, 600, 1 << 20][rng.index(3)];
+        let recent_bytes = [0, 3_000, 1 << 20][rng.index(3)];
         let server = start::<L>(&disk, engine, &places, &log, now_ms, recent_bytes);
         let streams = (0..places.len())
             .flat_map(|at| (1..=2).map(move |writer| (writer, at)))

@@ -1,0 +1,167 @@
+//! Rows that changed last and are not in the store yet.
+
+use super::bucket::{Bucket, Put, schema_a};
+use crate::{KvError, Reach};
+
+const INTERVAL_MS: i64 = 1_000;
+
+fn bucket() -> Bucket {
+    Bucket::new(schema_a(), &[]).with_recent_rows(1 << 20)
+}
+
+impl Bucket {
+    fn checkpoint(&mut self) {
+        self.now_ms += 1;
+        let mut writer = self.tablet.lock();
+        writer.checkpoint(self.now_ms, INTERVAL_MS).unwrap();
+    }
+
+    /// Whether the store has all rows.
+    fn is_stored(&self) -> bool {
+        self.tablet.rows(self.now_ms).unwrap().is_stored()
+    }
+}
+
+#[test]
+fn keys_are_found_in_their_order_wherever_they_are() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a", "2,b", "3,c"]);
+    bucket.content();
+    // Two idle looks: the rows are in the store only.
+    bucket.checkpoint();
+    bucket.checkpoint();
+    bucket.rows(&["2,B", "-3", "4,D"]);
+    let keys: Vec<Vec<u8>> = ["4,x", "1,x", "3,x", "5,x", "2,x", "1,x"]
+        .iter()
+        .map(|row| bucket.key(&super::text::row(bucket.table.latest_schema(), row)))
+        .collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let rows = bucket.tablet.rows(0).unwrap();
+    let look_up = |keys: &[&[u8]]| {
+        let mut found = Vec::new();
+        let whole = rows
+            .multi_get(keys, Reach::Disk, &mut |at, value| {
+                assert_eq!(at, found.len());
+                found.push(value.map_or("none".to_owned(), |value| bucket.text(value)));
+            })
+            .unwrap();
+        assert!(whole);
+        found.join(" ")
+    };
+    assert_eq!(look_up(&keys), "4,D 1,a none none 2,B 1,a");
+    assert_eq!(look_up(&[keys[1], keys[3]]), "1,a none");
+    assert_eq!(look_up(&[keys[4], keys[2]]), "2,B none");
+    assert_eq!(look_up(&[]), "");
+}
+
+#[test]
+fn a_look_at_all_rows_brings_them_to_the_store() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    let rows = bucket.tablet.rows(0).unwrap();
+    assert!(!rows.is_stored() && rows.snapshot().is_none());
+    assert_eq!(bucket.content().len(), 1);
+    assert!(rows.is_stored() && rows.snapshot().is_some());
+}
+
+#[test]
+fn memory_is_given_back_when_nothing_changes() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    assert!(bucket.recent.held_bytes() > 0);
+    bucket.checkpoint();
+    assert!(bucket.recent.held_bytes() > 0 && !bucket.is_stored());
+    bucket.rows(&["2,b"]);
+    bucket.checkpoint();
+    assert!(bucket.recent.held_bytes() > 0);
+    bucket.checkpoint();
+    assert_eq!(bucket.recent.held_bytes(), 0);
+    assert!(bucket.is_stored());
+    assert_eq!(bucket.lookup("1"), "1,a");
+    bucket.rows(&["3,c"]);
+    bucket.restart();
+    assert_eq!(bucket.recent.held_bytes(), 0);
+    let report = bucket.open().unwrap().unwrap();
+    assert_eq!(report.replayed_from, 3, "all was stored when it was closed");
+}
+
+#[test]
+fn batches_that_change_nothing_are_not_replayed_either() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    bucket.checkpoint();
+    bucket.checkpoint();
+    bucket.rows(&["-7"]);
+    bucket.now_ms += INTERVAL_MS;
+    bucket.checkpoint();
+    bucket.kill(|_| 0);
+    let report = bucket.open().unwrap().unwrap();
+    assert_eq!(report.replayed_from, bucket.end_offset());
+}
+
+#[test]
+fn full_memory_goes_to_the_store_and_no_more_is_held_than_allowed() {
+    const BYTES: usize = 64 << 10;
+    let mut bucket = Bucket::new(schema_a(), &[]).with_recent_rows(BYTES);
+    let text = "x".repeat(50);
+    for round in 0..200 {
+        let rows: Vec<String> = (0..20)
+            .map(|n| format!("{},{text}", round * 20 + n))
+            .collect();
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        bucket.rows(&rows);
+        assert!(bucket.recent.held_bytes() <= BYTES);
+    }
+    assert_eq!(bucket.content().len(), 4_000);
+    // Too large to gather: it passes by, and nothing old is found in its stead.
+    bucket.rows(&["7,old", &format!("8,{}", "y".repeat(BYTES))]);
+    bucket.rows(&["7,new"]);
+    bucket.rows(&["7,newer", &format!("8,{}", "z".repeat(BYTES))]);
+    assert_eq!(bucket.lookup("7"), "7,newer");
+    assert!(bucket.lookup("8").ends_with("zz"));
+    bucket.check_rebuild();
+}
+
+#[test]
+fn a_put_that_is_in_memory_is_good_although_the_store_fails_behind_it() {
+    let mut bucket = Bucket::new(schema_a(), &[]).with_recent_rows(6_000);
+    bucket.rows(&["1,a"]);
+    bucket.rows(&[&format!("1,{}", "y".repeat(300))]);
+    bucket.plan.fail(true);
+    // Not larger than what may gather, and with it the memory is full.
+    let text = "x".repeat(1_900);
+    bucket.rows(&[&format!("2,{text}")]);
+    let rows = bucket.tablet.rows(0).unwrap();
+    let key = bucket.key(&super::text::row(bucket.table.latest_schema(), "2,x"));
+    let mut found = None;
+    rows.multi_get(&[&key], Reach::Disk, &mut |_, value| {
+        found = value.map(|value| bucket.text(value));
+    })
+    .unwrap();
+    assert_eq!(found, Some(format!("2,{text}")));
+    drop(rows);
+    let error = bucket.try_put(Put::new(&["3,c"])).unwrap_err();
+    assert!(matches!(error, KvError::Storage(_)), "{error}");
+    bucket.plan.fail(false);
+    assert_eq!(bucket.lookup("2"), format!("2,{text}"));
+    assert_eq!(bucket.rows(&["2,d"]), format!("-U[2,{text}]@4 +U[2,d]@5"));
+}
+
+#[test]
+fn a_crash_while_rows_go_to_the_store_loses_none() {
+    for survivors in 0..8 {
+        let mut bucket = bucket();
+        // More than one piece.
+        let text = "x".repeat(40_000);
+        let rows: Vec<String> = (0..20).map(|n| format!("{n},{text}")).collect();
+        for row in &rows {
+            bucket.rows(&[row]);
+        }
+        bucket.rows(&["3,c", "-4"]);
+        let content = bucket.content();
+        assert_eq!(content.len(), 19);
+        bucket.kill(|_| survivors);
+        assert_eq!(bucket.content(), content);
+        assert_eq!(bucket.row_count(), 19);
+    }
+}
