@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mainstem_kv::writes::leading_bytes;
 use mainstem_kv::{KvSnapshot, KvStore, KvWrites, Reach, Result, StoreStatistics};
 use rocksdb::properties::{
     CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE, NUM_ENTRIES_ACTIVE_MEM_TABLE,
@@ -53,8 +54,6 @@ impl RocksStore {
             // The changelog is the log.
             options.disable_wal(true);
             options.set_no_slowdown(no_slowdown);
-            // Writes come in the order of keys, each of which is near the last one.
-            options.set_memtable_insert_hint_per_batch(true);
             options
         };
         Self {
@@ -115,20 +114,27 @@ impl KvStore for RocksStore {
             Reach::Memory => &self.read_memory,
             Reach::Disk => &self.read_disk,
         };
-        let sorted = keys.is_sorted();
-        let values =
-            self.db
-                .batched_multi_get_cf_opt(self.family(), keys.iter().copied(), sorted, options);
+        let order = Order::of(keys);
+        let sorted = (0..keys.len()).map(|rank| keys[order.position(rank)]);
+        let mut values = self
+            .db
+            .batched_multi_get_cf_opt(self.family(), sorted, true, options);
         let mut whole = true;
-        for (at, value) in values.into_iter().enumerate() {
-            match value {
+        for at in 0..keys.len() {
+            let rank = order.rank(at);
+            match &values[rank] {
                 Ok(value) => visit(at, value.as_deref()),
                 Err(failure)
                     if reach == Reach::Memory && failure.kind() == ErrorKind::Incomplete =>
                 {
                     whole = false;
                 }
-                Err(failure) => return Err(error::running(failure)),
+                Err(_) => {
+                    return values
+                        .swap_remove(rank)
+                        .map(|_| whole)
+                        .map_err(error::running);
+                }
             }
         }
         Ok(whole)
@@ -184,6 +190,50 @@ impl KvStore for RocksStore {
             level0_slowdown_trigger: LEVEL0_SLOWDOWN as u64,
             write_buffer_bytes: self.number(CUR_SIZE_ALL_MEM_TABLES),
             file_bytes: self.number(LIVE_SST_FILES_SIZE),
+        }
+    }
+}
+
+/// The order of a list of keys. RocksDB would sort them as well, by comparing all of
+/// their bytes each time.
+enum Order {
+    Given,
+    /// Positions in the list by rank, and ranks by position.
+    Sorted(Vec<u32>, Vec<u32>),
+}
+
+impl Order {
+    fn of(keys: &[&[u8]]) -> Self {
+        if keys.is_sorted() {
+            return Self::Given;
+        }
+        let leading = keys.iter().map(|key| leading_bytes(key));
+        let mut order: Vec<(u64, u32)> = leading.zip(0..).collect();
+        order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
+            let key = |position: &u32| keys[*position as usize];
+            one_leads
+                .cmp(other_leads)
+                .then_with(|| key(one).cmp(key(other)))
+        });
+        let positions: Vec<u32> = order.into_iter().map(|(_, position)| position).collect();
+        let mut ranks = vec![0; keys.len()];
+        for (rank, position) in (0..).zip(&positions) {
+            ranks[*position as usize] = rank;
+        }
+        Self::Sorted(positions, ranks)
+    }
+
+    fn position(&self, rank: usize) -> usize {
+        match self {
+            Self::Given => rank,
+            Self::Sorted(positions, _) => positions[rank] as usize,
+        }
+    }
+
+    fn rank(&self, position: usize) -> usize {
+        match self {
+            Self::Given => position,
+            Self::Sorted(_, ranks) => ranks[position] as usize,
         }
     }
 }

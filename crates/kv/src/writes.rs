@@ -152,7 +152,7 @@ impl KvWrites {
 
 /// The first bytes of a key as a number that sorts as they do; shorter keys before
 /// longer ones with the same bytes, or equal.
-pub(crate) fn leading_bytes(key: &[u8]) -> u64 {
+pub fn leading_bytes(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let length = key.len().min(8);
     bytes[..length].copy_from_slice(&key[..length]);
