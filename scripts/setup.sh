@@ -10,6 +10,11 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 packages=()
+# Without certificates of authorities no crate can be downloaded.
+if [ -z "${SSL_CERT_FILE:-}" ] && [ ! -s /etc/ssl/certs/ca-certificates.crt ] &&
+    [ ! -s /etc/pki/tls/certs/ca-bundle.crt ] && [ ! -s /etc/ssl/cert.pem ]; then
+    packages+=(ca-certificates)
+fi
 { command -v cc && command -v c++; } >/dev/null || packages+=(build-essential)
 # Wherever a distribution puts it: what the bindings of RocksDB are made with.
 if [ -z "${LIBCLANG_PATH:-}" ] && ! compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null &&

@@ -84,8 +84,9 @@ impl Server {
     /// SIGTERM, and the server ends by itself, without an error.
     pub async fn stop(&mut self, within: Duration) -> Result<()> {
         let mut child = self.child.take().context("no server to stop")?;
-        let asked = Command::new("kill")
-            .args(["-TERM", &child.id().to_string()])
+        // Every shell can do it; a program named kill is not on every machine.
+        let asked = Command::new("sh")
+            .args(["-c", "kill -TERM \"$0\"", &child.id().to_string()])
             .status()?;
         let start = Instant::now();
         while asked.success() && start.elapsed() < within {
