@@ -23,7 +23,7 @@ if [ -z "${LIBCLANG_PATH:-}" ] && ! compgen -G '/usr/lib/llvm-*/lib/libclang*.so
 fi
 if [ "$what" = test ]; then
     if ! { command -v javac && javac --version | grep -Eq ' (1[7-9]|[2-9][0-9])'; } >/dev/null 2>&1; then
-        packages+=(openjdk-17-jdk-headless)
+        packages+=(default-jdk-headless) # 17 or later since Debian 12
     fi
     command -v mvn >/dev/null || packages+=(maven)
     # Debian has the module in a package of its own.
