@@ -43,7 +43,10 @@ build_python() {
     if ! cmp -s "$lock" "$venv/requirements.txt"; then
         rm -rf "$venv"
         python3 -m venv "$venv"
-        "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$lock"
+        # There are wheels of pyfluss up to Python 3.12: for a later one it is built.
+        CARGO_TARGET_DIR="$cache/target" MATURIN_PEP517_ARGS='--profile dev' \
+            "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes \
+            --only-binary numpy,pandas,pyarrow,python-dateutil,tzdata -r "$lock"
         cp "$lock" "$venv/requirements.txt"
     fi
 }
