@@ -9,18 +9,31 @@ if ! command -v cargo >/dev/null; then
     echo "Rust is missing: install the toolchain from https://rustup.rs (1.95 or later), then try again" >&2
     exit 1
 fi
+
 packages=()
-# Without certificates of authorities no crate can be downloaded.
-if [ -z "${SSL_CERT_FILE:-}" ] && [ ! -s /etc/ssl/certs/ca-certificates.crt ] &&
-    [ ! -s /etc/pki/tls/certs/ca-bundle.crt ] && [ ! -s /etc/ssl/cert.pem ]; then
-    packages+=(ca-certificates)
-fi
+found() {
+    local file
+    for file in "$@"; do
+        if [ -s "$file" ]; then
+            return 0
+        fi
+    done
+    return 1
+}
+# No crate can be downloaded without.
+found_certificates() {
+    found "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem \
+        /etc/ssl/ca-bundle.pem /etc/pki/tls/certs/ca-bundle.crt
+}
+# What the bindings of RocksDB are made with, wherever a distribution puts it. The
+# library alone, which some programs bring along, lacks the compiler's own headers.
+found_libclang() {
+    found /usr/lib{/llvm-*/lib,*/*,*}/libclang{,-[0-9]*}.so* &&
+        found /usr/lib*/{,llvm*/lib*/}clang/*/include/stddef.h
+}
+found_certificates || packages+=(ca-certificates)
 { command -v cc && command -v c++; } >/dev/null || packages+=(build-essential)
-# Wherever a distribution puts it: what the bindings of RocksDB are made with.
-if [ -z "${LIBCLANG_PATH:-}" ] && ! compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null &&
-    ! compgen -G '/usr/lib*/*/libclang*.so*' >/dev/null && ! compgen -G '/usr/lib*/libclang*.so*' >/dev/null; then
-    packages+=(libclang-dev)
-fi
+[ -n "${LIBCLANG_PATH:-}" ] || found_libclang || packages+=(libclang-dev)
 if [ "$what" = test ]; then
     if ! { command -v javac && javac --version | grep -Eq ' (1[7-9]|[2-9][0-9])'; } >/dev/null 2>&1; then
         packages+=(default-jdk-headless) # 17 or later since Debian 12
@@ -29,17 +42,23 @@ if [ "$what" = test ]; then
     # Debian has the module in a package of its own.
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
 fi
-if [ ${#packages[@]} -eq 0 ]; then
-    exit 0
+
+if [ ${#packages[@]} -gt 0 ]; then
+    sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        sudo=(sudo)
+    fi
+    if ! command -v apt-get >/dev/null || { [ ${#sudo[@]} -gt 0 ] && ! command -v sudo >/dev/null; }; then
+        echo "please install: ${packages[*]}" >&2
+        exit 1
+    fi
+    echo "installing ${packages[*]}"
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 fi
-sudo=()
-if [ "$(id -u)" -ne 0 ]; then
-    sudo=(sudo)
+
+# rustup's minimal profile, which container images have, leaves these out.
+if [ "$what" = test ] && ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+    echo 'installing rustfmt and clippy'
+    rustup --quiet component add rustfmt clippy
 fi
-if ! command -v apt-get >/dev/null || { [ ${#sudo[@]} -gt 0 ] && ! command -v sudo >/dev/null; }; then
-    echo "please install: ${packages[*]}" >&2
-    exit 1
-fi
-echo "installing ${packages[*]}"
-"${sudo[@]}" apt-get update -qq
-"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
