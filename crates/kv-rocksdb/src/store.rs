@@ -130,10 +130,8 @@ impl KvStore for RocksStore {
                     whole = false;
                 }
                 Err(_) => {
-                    return values
-                        .swap_remove(rank)
-                        .map(|_| whole)
-                        .map_err(error::running);
+                    let failed = values.swap_remove(rank).map(|_| false);
+                    return failed.map_err(error::running);
                 }
             }
         }
