@@ -15,8 +15,8 @@ use rocksdb::properties::{
     NUM_ENTRIES_IMM_MEM_TABLES, PropName, num_files_at_level,
 };
 use rocksdb::{
-    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, ReadOptions, ReadTier, WriteBatch,
-    WriteOptions,
+    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, FlushOptions, ReadOptions, ReadTier,
+    WriteBatch, WriteOptions,
 };
 
 use crate::buffers::{Buffers, Member};
@@ -157,8 +157,10 @@ impl KvStore for RocksStore {
         Box::new(RocksSnapshot::new(self))
     }
 
-    fn flush(&self) -> Result<()> {
-        self.db.flush().map_err(error::running)
+    fn flush(&self, wait: bool) -> Result<()> {
+        let mut options = FlushOptions::default();
+        options.set_wait(wait);
+        self.db.flush_opt(&options).map_err(error::running)
     }
 
     fn last_sequence(&self) -> u64 {

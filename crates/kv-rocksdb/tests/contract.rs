@@ -126,7 +126,7 @@ fn many_keys_match_a_model() {
         }
         store.write(&writes, true).unwrap();
         if round % 60 == 59 {
-            store.flush().unwrap();
+            store.flush(true).unwrap();
         }
         let start = rng.below(KEYS);
         let step = 1 + rng.below(40);
@@ -197,7 +197,7 @@ fn what_was_just_flushed_is_read_without_the_disk() {
         writes.put(key, 1, key);
     }
     store.write(&writes, true).unwrap();
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     let keys: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
     let mut found = 0;
     let whole = store.multi_get(&keys, Reach::Memory, &mut |_, value| {

@@ -9,7 +9,7 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::pending::{Changes, Known};
-use crate::recent::{Recent, RecentBudget, Share};
+use crate::recent::{Queue, Recent, RecentBudget, Share};
 use crate::{KvSnapshot, KvStore, Reach, Result};
 
 /// Rows that are changed under one lock, for which readers wait.
@@ -130,7 +130,7 @@ impl OpenRows {
         self.recent.read()
     }
 
-    /// Bytes of changes that may gather before they go to the store.
+    /// Bytes of changes that may gather.
     pub(crate) fn room(&self) -> usize {
         self.share.generation_bytes()
     }
@@ -153,24 +153,26 @@ impl OpenRows {
         !self.recent.read().is_ahead()
     }
 
-    /// Brings all changes to the store. Returns the sequence number of the last, if
-    /// there was one.
+    /// Begins a generation; the one before has to go to the store now.
+    pub(crate) fn turn(&self) -> Queue {
+        let room = self.room();
+        self.recent.write().turn(room);
+        self.recent.read().queue()
+    }
+
+    /// Brings changes of a queue to the store, about so many bytes. Returns the
+    /// sequence number of the last.
     ///
     /// # Errors
-    /// The disk fails: some are in the store, and the tablet is to be opened anew.
-    pub(crate) fn bring_to_store(&self) -> Result<Option<u64>> {
-        if self.is_stored() {
-            return Ok(None);
-        }
-        self.recent.write().turn();
+    /// The disk fails. The queue is as before.
+    pub(crate) fn store_piece(&self, queue: &mut Queue, size_bytes: usize) -> Result<u64> {
         // Others read meanwhile; nobody but the caller changes anything.
-        let recent = self.recent.read();
-        let mut sequence = None;
-        for piece in recent.pieces() {
-            sequence = Some(self.store.write(&piece, true)?);
+        let (piece, next) = self.recent.read().piece(queue, size_bytes);
+        let sequence = self.store.write(&piece, true)?;
+        queue.next = next;
+        if queue.is_done() {
+            self.recent.write().set_stored();
         }
-        drop(recent);
-        self.recent.write().set_stored();
         Ok(sequence)
     }
 

@@ -2,10 +2,11 @@
 //!
 //! A store keeps its keys in order, and finding the place of a key costs it many
 //! times what a hash table needs. So changes gather here, in a *generation*; a full
-//! one goes to the store at once, in the order of its keys, which finds each place
-//! beside the last one, and only the last change of a key goes there at all. The
-//! generation then stays until the next one is full: what changed lately is read
-//! often, by puts first of all, and is not searched in the store.
+//! one goes to the store in the order of its keys, which finds each place beside the
+//! last one, and only the last change of a key goes there at all. It goes piece by
+//! piece, with the changes that fill the next generation, so that nobody waits for
+//! long; and stays until that one is full, for what changed lately is read often, by
+//! puts first of all, and is not searched in the store then.
 //!
 //! Nothing here is durable, as nothing in the write buffers of a store is: the
 //! changelog has it.
@@ -25,8 +26,6 @@ use crate::writes::{KvWrites, leading_bytes};
 const ENTRY_BYTES: usize = size_of::<Slot>() + size_of::<Slot>() / 4;
 /// Bytes of keys and values that a generation has room for at first.
 const BYTES_AT_FIRST: usize = 512;
-/// Bytes of changes that the store gets in one piece.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// The last change of every key of a stretch of the changelog.
 #[derive(Debug, Default)]
@@ -192,17 +191,21 @@ impl Recent {
         self.current.held_bytes() + self.previous.held_bytes()
     }
 
-    /// Begins a generation. The one before is the one for the store now, which has
-    /// all those before it.
-    pub fn turn(&mut self) {
+    /// Begins a generation, of about `room` bytes. The one before is the one for the
+    /// store now, which must have all those before it.
+    pub fn turn(&mut self, room: usize) {
         debug_assert!(!self.is_turned(), "the store does not have the last one");
         std::mem::swap(&mut self.current, &mut self.previous);
-        self.current.clear();
+        // Its memory is used again, unless it is from better times.
+        match self.current.held_bytes() > room.saturating_mul(2) {
+            true => self.current = Generation::default(),
+            false => self.current.clear(),
+        }
         self.stored = false;
     }
 
-    /// The generation for the store, in pieces, in the order of the keys.
-    pub fn pieces(&self) -> impl Iterator<Item = KvWrites> {
+    /// The way to the store of the generation before the present one.
+    pub fn queue(&self) -> Queue {
         let Generation { index, bytes } = &self.previous;
         let mut order: Vec<(u64, Slot)> = index
             .iter()
@@ -213,22 +216,46 @@ impl Recent {
                 .cmp(other_leads)
                 .then_with(|| one.key(bytes).cmp(other.key(bytes)))
         });
-        let mut order = order.into_iter().peekable();
-        std::iter::from_fn(move || {
-            order.peek()?;
-            let mut piece = KvWrites::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
-            while piece.size_bytes() < PIECE_BYTES
-                && let Some((_, slot)) = order.next()
-            {
-                piece.change(slot.key(bytes), slot.value(bytes));
-            }
-            Some(piece)
-        })
+        Queue {
+            slots: order.into_iter().map(|(_, slot)| slot).collect(),
+            next: 0,
+        }
     }
 
-    /// The store has the generation.
+    /// The next changes of that queue, of about so many bytes or the rest; and what is
+    /// [`next`](Queue::next) when the store has them.
+    pub fn piece(&self, queue: &Queue, size_bytes: usize) -> (KvWrites, usize) {
+        let bytes = &self.previous.bytes;
+        let mut piece = KvWrites::with_capacity(size_bytes.min(bytes.len()) + 256);
+        let mut next = queue.next;
+        while let Some(slot) = queue.slots.get(next)
+            && piece.size_bytes() < size_bytes
+        {
+            piece.change(slot.key(bytes), slot.value(bytes));
+            next += 1;
+        }
+        (piece, next)
+    }
+
+    /// The store has the whole queue.
     pub fn set_stored(&mut self) {
         self.stored = true;
+    }
+}
+
+/// The changes of a generation in the order of their keys, and how far the store has
+/// them.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    slots: Vec<Slot>,
+    /// Number of the first change that the store does not have.
+    pub next: usize,
+}
+
+impl Queue {
+    /// Whether the store has all of it.
+    pub fn is_done(&self) -> bool {
+        self.next == self.slots.len()
     }
 }
 
@@ -253,9 +280,12 @@ mod tests {
 
     /// Brings the changes to a store.
     fn store(recent: &mut Recent, store: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
-        recent.turn();
+        recent.turn(1 << 20);
         let mut last: Option<Vec<u8>> = None;
-        for piece in recent.pieces() {
+        let mut queue = recent.queue();
+        while !queue.is_done() {
+            let (piece, next) = recent.piece(&queue, 40);
+            queue.next = next;
             assert!(!piece.is_empty());
             for (key, value) in piece.iter() {
                 assert!(last.as_deref() < Some(key), "not in order, or twice");
@@ -299,15 +329,30 @@ mod tests {
         for number in 0..10_000_u32 {
             add(&mut recent, &number.to_le_bytes(), Some(&[7; 100]));
         }
-        recent.turn();
-        let pieces: Vec<_> = recent.pieces().collect();
-        assert!(pieces.len() > 1);
-        assert!(
-            pieces
-                .iter()
-                .all(|piece| piece.size_bytes() < PIECE_BYTES + 200)
-        );
-        assert_eq!(pieces.iter().map(KvWrites::len).sum::<usize>(), 10_000);
+        recent.turn(1 << 20);
+        let (mut queue, mut count) = (recent.queue(), 0);
+        while !queue.is_done() {
+            let (piece, next) = recent.piece(&queue, 1_000);
+            assert!(piece.size_bytes() < 1_200);
+            assert_eq!(recent.piece(&queue, 1_000), (piece.clone(), next));
+            count += piece.len();
+            queue.next = next;
+        }
+        assert_eq!(count, 10_000);
+    }
+
+    #[test]
+    fn memory_from_better_times_is_given_back() {
+        let mut recent = Recent::default();
+        for number in 0..1_000_u32 {
+            add(&mut recent, &number.to_le_bytes(), Some(&[7; 100]));
+        }
+        let held = recent.held_bytes();
+        recent.turn(1_000);
+        recent.set_stored();
+        assert_eq!(recent.held_bytes(), held);
+        recent.turn(1_000);
+        assert!(recent.held_bytes() < 1_000);
     }
 
     #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ use self::marks::{Mark, Marks};
 use crate::auto_increment::{NumberRange, Numbers, SequenceSource};
 use crate::pending::{Changes, Known, Pending};
 use crate::put::{Prepared, PutMode, Stored, prepare};
+use crate::recent::Queue;
 use crate::state_file::TabletState;
 use crate::{
     KvEngine, KvError, KvSnapshot, KvStore, KvTable, OpenRows, Reach, RecentBudget, Result,
@@ -33,6 +34,10 @@ use crate::{
 
 /// Changelog offsets after which the store is flushed, so that a replay is short.
 const FLUSH_AFTER_OFFSETS: i64 = 1_000_000;
+/// Bytes of changes that the store gets at once, if somebody waits for all to be there.
+const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of changes that it gets with every put, at least, while some wait.
+const LEAST_PIECE_BYTES: usize = 4 << 10;
 /// Directory of the store, beside the state file.
 const STORE: &str = "db";
 /// Bytes of changes that may wait for their commit before puts are refused.
@@ -79,6 +84,8 @@ struct Writer {
     row_count: i64,
     numbers: Option<NumberRange>,
     pending: Pending,
+    /// Changes on their way to the store, and the mark that they make there.
+    turned: Option<(Queue, Mark)>,
     /// Writes of the store that the state file does not count yet.
     marks: Marks,
     /// What the state file says.
@@ -202,12 +209,12 @@ impl KvWriter<'_> {
         self.writer.failure.is_none() && self.tablet.is_open()
     }
 
-    /// Whether the store failed: it has to be opened anew.
-    pub fn has_failed(&mut self) -> bool {
+    /// Why the rows have to be opened anew, if they have failed.
+    pub fn failure(&mut self) -> Option<&KvError> {
         if self.tablet.damaged.swap(false, Ordering::Relaxed) {
             self.failed(&KvError::Damaged("a read found it".to_owned()));
         }
-        self.writer.failure.is_some()
+        self.writer.failure.as_ref()
     }
 
     /// The store is not to be used until it is opened anew, or built anew if it is
@@ -337,56 +344,106 @@ impl KvWriter<'_> {
         outcome.map(|()| self.writer.applied)
     }
 
-    /// Lets readers see changes, which are the next ones of the changelog.
+    /// Lets readers see changes, which are the next ones of the changelog. If it fails
+    /// they see none of them.
     fn apply(&mut self, rows: &OpenRows, end_offset: i64, changes: &Changes) -> Result<()> {
-        if let Some(failure) = &self.writer.failure {
-            return Err(failure.clone());
-        }
-        let room = rows.room();
-        let gathers = changes.size_bytes() <= room;
+        let (size, room) = (changes.size_bytes(), rows.room());
+        let prepared = match size <= room {
+            true => self.make_room(rows, size, room),
+            false => self.bring_to_store(rows),
+        };
+        prepared.inspect_err(|error| self.failed(error))?;
         let mut sequence = None;
-        if gathers {
+        if size <= room {
             rows.add(changes);
         } else {
-            self.bring_to_store(rows)?;
             rows.forget();
             let written = rows.store().write(&changes.to_writes(), true);
             sequence = Some(written.inspect_err(|error| self.failed(error))?);
         }
         self.writer.row_count += changes.row_delta();
         self.writer.applied = end_offset;
+        if sequence.is_none() && changes.is_empty() && rows.is_stored() {
+            sequence = Some(rows.store().last_sequence());
+        }
         match sequence {
-            Some(sequence) => self.mark(sequence),
-            None if changes.is_empty() && rows.is_stored() => {
-                self.mark(rows.store().last_sequence());
+            Some(sequence) => {
+                let mark = self.mark(sequence);
+                self.writer.marks.push(mark);
             }
-            None if rows.recent().size_bytes() >= room => {
-                // They are applied, whatever becomes of the store: it is opened anew
-                // then, by whoever comes next.
-                let _ = self.bring_to_store(rows);
-            }
-            None => {}
+            // Faster than the next generation fills. What fails now is tried again with
+            // the next changes; when there is no room for them they are refused.
+            None => drop(self.store_some(rows, 2 * size + LEAST_PIECE_BYTES)),
         }
         Ok(())
+    }
+
+    /// Makes room for so many bytes to gather.
+    fn make_room(&mut self, rows: &OpenRows, size: usize, room: usize) -> Result<()> {
+        if rows.recent().size_bytes() + size <= room {
+            return Ok(());
+        }
+        while self.writer.turned.is_some() {
+            self.store_some(rows, PIECE_BYTES)?;
+        }
+        self.turn(rows);
+        Ok(())
+    }
+
+    /// Sends the changes that have gathered on their way to the store.
+    fn turn(&mut self, rows: &OpenRows) {
+        let queue = rows.turn();
+        // The number is that of its last write.
+        self.writer.turned = (!queue.is_done()).then(|| (queue, self.mark(0)));
+    }
+
+    /// Goes on with that, by about so many bytes.
+    fn store_some(&mut self, rows: &OpenRows, size_bytes: usize) -> Result<()> {
+        let Some((queue, mark)) = &mut self.writer.turned else {
+            return Ok(());
+        };
+        let stored = rows.store_piece(queue, size_bytes);
+        match stored {
+            Ok(sequence) if queue.is_done() => {
+                let mark = Mark { sequence, ..*mark };
+                self.writer.turned = None;
+                self.writer.marks.push(mark);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                if matches!(error, KvError::Damaged(_)) {
+                    self.failed(&error);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Brings all changes that are applied to the store.
+    ///
+    /// # Errors
+    /// The disk fails. Unless the store is damaged, readers find everything all the
+    /// same, and it can be tried again.
     fn bring_to_store(&mut self, rows: &OpenRows) -> Result<()> {
-        let brought = rows.bring_to_store();
-        if let Some(sequence) = brought.inspect_err(|error| self.failed(error))? {
-            self.mark(sequence);
+        loop {
+            while self.writer.turned.is_some() {
+                self.store_some(rows, PIECE_BYTES)?;
+            }
+            if rows.is_stored() {
+                return Ok(());
+            }
+            self.turn(rows);
         }
-        Ok(())
     }
 
-    /// The store has all changes that are applied, of which the last has this number.
-    fn mark(&mut self, sequence: u64) {
-        let mark = Mark {
+    /// What is applied, for a store that has it all with this number.
+    fn mark(&self, sequence: u64) -> Mark {
+        Mark {
             sequence,
             offset: self.writer.applied,
             row_count: self.writer.row_count,
-        };
-        self.writer.marks.push(mark);
+        }
     }
 
     /// Values of keys with what is pending included, in their order.
@@ -431,9 +488,10 @@ impl KvWriter<'_> {
         Ok(())
     }
 
-    /// Notes how far the store is durable; flushes it if that was long ago, by
-    /// changes or by time. To be called now and then: if nothing has changed since
-    /// the last call, the memory of recent changes is given back.
+    /// Notes how far the store is durable; begins a flush if that was long ago, by
+    /// changes or by time. To be called now and then: the next call notes what has
+    /// become durable meanwhile, and if nothing has changed since the last one, the
+    /// memory of recent changes is given back.
     ///
     /// # Errors
     /// The disk fails.
@@ -447,6 +505,7 @@ impl KvWriter<'_> {
             self.bring_to_store(&rows)?;
             rows.forget();
         }
+        self.note_durable(&**rows.store(), now_ms)?;
         if self.writer.marks.is_empty() && rows.is_stored() {
             self.writer.noted_ms = now_ms;
             return Ok(());
@@ -455,15 +514,17 @@ impl KvWriter<'_> {
         if behind >= FLUSH_AFTER_OFFSETS
             || now_ms.saturating_sub(self.writer.noted_ms) >= flush_interval_ms
         {
+            // Nobody who wants to change rows is to wait for the disk.
             self.bring_to_store(&rows)?;
-            self.flush(&**rows.store())?;
+            self.flush(&**rows.store(), false)?;
+            self.note_durable(&**rows.store(), now_ms)?;
         }
-        self.note_durable(&**rows.store(), now_ms)
+        Ok(())
     }
 
-    fn flush(&mut self, store: &dyn KvStore) -> Result<()> {
+    fn flush(&mut self, store: &dyn KvStore, wait: bool) -> Result<()> {
         // A full disk may have room later, and what is there can be read; damage stays.
-        store.flush().inspect_err(|error| {
+        store.flush(wait).inspect_err(|error| {
             if matches!(error, KvError::Damaged(_)) {
                 self.failed(error);
             }
@@ -515,26 +576,32 @@ impl KvWriter<'_> {
         };
         self.bring_to_store(&rows)?;
         if !self.writer.marks.is_empty() {
-            self.flush(&**rows.store())?;
+            self.flush(&**rows.store(), true)?;
             self.note_durable(&**rows.store(), now_ms)?;
+        }
+        drop(rows);
+        if !self.drop_store() {
+            return Ok(false);
         }
         let state = TabletState {
             numbers: self.writer.numbers,
             boot: 0,
             ..self.writer.noted
         };
-        self.note(state)?;
-        drop(rows);
-        Ok(self.drop_store())
+        // Without it the store is taken for one that was open when the machine stopped:
+        // it may be built anew, and nothing is lost.
+        let _ = self.note(state);
+        Ok(true)
     }
 
     fn drop_store(&mut self) -> bool {
         let mut rows = self.tablet.rows.write();
         // Whoever reads now has a reference of his own, and gets no new one.
-        let is_read = |rows: &Arc<OpenRows>| {
-            Arc::strong_count(rows) > 1 || Arc::strong_count(rows.store()) > 1
-        };
-        if rows.as_ref().is_some_and(is_read) {
+        let is_read = rows.as_mut().is_some_and(|rows| match Arc::get_mut(rows) {
+            None => true,
+            Some(rows) => Arc::strong_count(rows.store()) > 1,
+        });
+        if is_read {
             return false;
         }
         let closed = rows.take();
@@ -542,6 +609,7 @@ impl KvWriter<'_> {
         drop(rows);
         drop(closed);
         self.writer.pending.clear();
+        self.writer.turned = None;
         self.writer.marks.clear();
         self.writer.failure = None;
         true
