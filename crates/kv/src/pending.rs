@@ -1,5 +1,5 @@
 //! Changes whose changelog records are appended but not committed yet. Later puts
-//! see them; the store gets them when the high watermark has passed them.
+//! see them; readers do when they are committed ([`recent`](crate::recent)).
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -220,7 +220,7 @@ impl Pending {
         (*end_offset <= offset).then_some((*end_offset, changes))
     }
 
-    /// Forgets the oldest changes: the store has them.
+    /// Forgets the oldest changes: they are applied.
     pub fn pop(&mut self) {
         let Some((_, changes)) = self.batches.pop_front() else {
             return;

@@ -230,6 +230,11 @@ impl Replicas {
             .store(minimum, Ordering::Relaxed);
     }
 
+    /// Memory of rows that changed last, over all buckets.
+    pub fn recent_rows_bytes(&self) -> usize {
+        self.rows.resources.recent.held_bytes()
+    }
+
     /// Directories of tables and partitions that the catalog cannot have made, as it
     /// has not come to these ids yet: it is not the one that belongs to the data.
     /// [`open_all`](Self::open_all) would take them for what dropped tables left.

@@ -173,7 +173,8 @@ impl KvWriter<'_> {
         } = state;
         let (start, end) = (changelog.start_offset(), changelog.end_offset());
         let holds = format!("it holds changes up to {offset}");
-        // Of a damaged changelog the store has the better copy: it is served as it is.
+        // Of a damaged changelog the store has the better copy: it is served as it is. If
+        // it got some changes beyond its offset before a crash, these are there as well.
         if offset > end && changelog.is_whole() {
             return Ok(Err(format!("{holds}, the changelog ends at {end}")));
         }
