@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use mainstem_console::Console;
 use mainstem_coordinator::{Coordinator, CoordinatorConfig, ServerNode};
 use mainstem_env::{Clock, RealFileSystem, SystemClock};
-use mainstem_kv::{KvResources, RecentBudget};
+use mainstem_kv::{KvEngine, KvError, KvResources, RecentBudget};
 use mainstem_kv_rocksdb::{RocksConfig, RocksEngine};
 use mainstem_log::{LogConfig, LogResources};
 use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
@@ -234,6 +234,7 @@ fn open(
     data_dir: &DataDir,
 ) -> Result<(Arc<Coordinator>, Arc<Replicas>)> {
     let durable = config.durability == Durability::Fsync;
+    let engine = rocks_engine(config, data_dir)?;
     let path = data_dir.metadata();
     let store = EmbeddedStore::open(
         &path,
@@ -294,7 +295,7 @@ fn open(
         min_in_sync_replicas: usize::try_from(config.log.min_in_sync_replicas).unwrap_or(0),
         rows: RowsConfig {
             resources: Arc::new(KvResources {
-                engine: Arc::new(rocks_engine(config)?),
+                engine: Arc::new(engine),
                 files,
                 recent: Arc::new(RecentBudget::new(
                     usize::try_from(config.kv.recent_rows_bytes).unwrap_or(usize::MAX),
@@ -342,10 +343,28 @@ fn present_boot() -> u64 {
     hasher.finish() | 1
 }
 
-fn rocks_engine(config: &ServerConfig) -> Result<RocksEngine> {
+fn rocks_engine(config: &ServerConfig, data_dir: &DataDir) -> Result<RocksEngine> {
     let option = |key: &str| config.entries.get(key).map(str::to_owned);
     let rocks = RocksConfig::from_options(option)?;
-    RocksEngine::new(rocks).context("cannot start the engine of primary-key tables")
+    let engine =
+        RocksEngine::new(rocks).context("cannot start the engine of primary-key tables")?;
+    // Some values RocksDB refuses only when it opens a store with them. That must not
+    // look as if all stores were damaged.
+    let is_set = |(key, _): (&str, &str)| key.starts_with("kv.rocksdb.");
+    if config.entries.iter().any(is_set) {
+        let probe = data_dir.kv().join("probe");
+        engine.destroy(&probe)?;
+        let opened = engine.open(&probe).map(drop);
+        engine.destroy(&probe)?;
+        match opened {
+            Ok(()) => {}
+            Err(KvError::Damaged(reason) | KvError::Storage(reason)) => {
+                bail!("RocksDB does not start with these values of kv.rocksdb.*: {reason}");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(engine)
 }
 
 fn scan_limits(config: &ServerConfig) -> ScanLimits {
