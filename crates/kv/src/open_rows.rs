@@ -22,8 +22,9 @@ pub struct OpenRows {
     recent: RwLock<Recent>,
     hasher: DefaultHashBuilder,
     share: Share,
-    /// Rows have changed since somebody last looked.
+    /// Rows have changed since somebody last looked, and were found in memory.
     changed: AtomicBool,
+    found: AtomicBool,
 }
 
 impl OpenRows {
@@ -38,6 +39,7 @@ impl OpenRows {
             hasher,
             share: Share::new(budget),
             changed: AtomicBool::new(false),
+            found: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +71,9 @@ impl OpenRows {
             drop(known);
             drop(recent);
             return self.store.multi_get(keys, reach, visit);
+        }
+        if !self.found.load(Ordering::Relaxed) {
+            self.found.store(true, Ordering::Relaxed);
         }
         if count == 0 {
             for (at, known) in known.into_iter().enumerate() {
@@ -188,6 +193,12 @@ impl OpenRows {
     /// Whether rows have changed since this was asked last.
     pub(crate) fn have_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the memory is of use: rows were found there since this was asked last,
+    /// and it is not more than this tablet may have.
+    pub(crate) fn are_worth_their_memory(&self) -> bool {
+        self.found.swap(false, Ordering::Relaxed) && self.share.is_fair()
     }
 }
 

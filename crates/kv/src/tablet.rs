@@ -490,8 +490,8 @@ impl KvWriter<'_> {
 
     /// Notes how far the store is durable; begins a flush if that was long ago, by
     /// changes or by time. To be called now and then: the next call notes what has
-    /// become durable meanwhile, and if nothing has changed since the last one, the
-    /// memory of recent changes is given back.
+    /// become durable meanwhile, and if nothing has changed since the last one, and
+    /// nobody has found anything there, the memory of recent changes is given back.
     ///
     /// # Errors
     /// The disk fails.
@@ -503,7 +503,9 @@ impl KvWriter<'_> {
         let rows = self.rows()?;
         if !rows.have_changed() {
             self.bring_to_store(&rows)?;
-            rows.forget();
+            if !rows.are_worth_their_memory() {
+                rows.forget();
+            }
         }
         self.note_durable(&**rows.store(), now_ms)?;
         if self.writer.marks.is_empty() && rows.is_stored() {
