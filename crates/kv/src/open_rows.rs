@@ -9,7 +9,7 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::pending::{Changes, Known};
-use crate::recent::{Queue, Recent, RecentBudget, Share};
+use crate::recent::{Queue, Recent, RecentBudget, Share, Which};
 use crate::{KvSnapshot, KvStore, Reach, Result};
 
 /// Rows that are changed under one lock, for which readers wait.
@@ -162,7 +162,13 @@ impl OpenRows {
     pub(crate) fn turn(&self) -> Queue {
         let room = self.room();
         self.recent.write().turn(room);
-        self.recent.read().queue()
+        self.recent.read().queue(Which::Previous)
+    }
+
+    /// The changes of the present generation that the store lacks. Nothing may be added
+    /// until it has them.
+    pub(crate) fn gathered(&self) -> Queue {
+        self.recent.read().queue(Which::Current)
     }
 
     /// Brings changes of a queue to the store, about so many bytes. Returns the
@@ -176,7 +182,7 @@ impl OpenRows {
         let sequence = self.store.write(&piece, true)?;
         queue.next = next;
         if queue.is_done() {
-            self.recent.write().set_stored();
+            self.recent.write().set_stored(queue.which());
         }
         Ok(sequence)
     }

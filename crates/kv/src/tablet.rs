@@ -412,28 +412,38 @@ impl KvWriter<'_> {
             }
             Ok(_) => Ok(()),
             Err(error) => {
-                if matches!(error, KvError::Damaged(_)) {
-                    self.failed(&error);
-                }
+                self.failed_if_damaged(&error);
                 Err(error)
             }
         }
     }
 
-    /// Brings all changes that are applied to the store.
+    /// Brings all changes that are applied to the store. They stay where they are as
+    /// well, for the next puts.
     ///
     /// # Errors
     /// The disk fails. Unless the store is damaged, readers find everything all the
     /// same, and it can be tried again.
     fn bring_to_store(&mut self, rows: &OpenRows) -> Result<()> {
-        loop {
-            while self.writer.turned.is_some() {
-                self.store_some(rows, PIECE_BYTES)?;
-            }
-            if rows.is_stored() {
-                return Ok(());
-            }
-            self.turn(rows);
+        while self.writer.turned.is_some() {
+            self.store_some(rows, PIECE_BYTES)?;
+        }
+        let mut gathered = rows.gathered();
+        let mut last = None;
+        while !gathered.is_done() {
+            let stored = rows.store_piece(&mut gathered, PIECE_BYTES);
+            last = Some(stored.inspect_err(|error| self.failed_if_damaged(error))?);
+        }
+        if let Some(sequence) = last {
+            let mark = self.mark(sequence);
+            self.writer.marks.push(mark);
+        }
+        Ok(())
+    }
+
+    fn failed_if_damaged(&mut self, error: &KvError) {
+        if matches!(error, KvError::Damaged(_)) {
+            self.failed(error);
         }
     }
 
@@ -526,11 +536,9 @@ impl KvWriter<'_> {
 
     fn flush(&mut self, store: &dyn KvStore, wait: bool) -> Result<()> {
         // A full disk may have room later, and what is there can be read; damage stays.
-        store.flush(wait).inspect_err(|error| {
-            if matches!(error, KvError::Damaged(_)) {
-                self.failed(error);
-            }
-        })
+        store
+            .flush(wait)
+            .inspect_err(|error| self.failed_if_damaged(error))
     }
 
     fn note_durable(&mut self, store: &dyn KvStore, now_ms: i64) -> Result<()> {

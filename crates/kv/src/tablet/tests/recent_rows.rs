@@ -62,6 +62,13 @@ fn a_look_at_all_rows_brings_them_to_the_store() {
     assert!(!rows.is_stored() && rows.snapshot().is_none());
     assert_eq!(bucket.content().len(), 1);
     assert!(rows.is_stored() && rows.snapshot().is_some());
+    // They stay in memory, and the next look brings what has changed since.
+    assert!(!rows.recent().is_empty());
+    bucket.rows(&["1,b", "2,c"]);
+    let before = bucket.plan.changing_calls();
+    assert_eq!(bucket.content().len(), 2);
+    assert_eq!(bucket.plan.changing_calls() - before, 1);
+    bucket.check_rebuild();
 }
 
 #[test]
