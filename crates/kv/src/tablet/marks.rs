@@ -45,7 +45,6 @@ impl Marks {
     }
 
     /// Offset of the newest.
-    #[cfg(test)]
     pub fn newest_offset(&self) -> Option<i64> {
         self.0.back().map(|mark| mark.offset)
     }
