@@ -236,15 +236,10 @@ fn open(
     let durable = config.durability == Durability::Fsync;
     let engine = rocks_engine(config, data_dir)?;
     let path = data_dir.metadata();
-    let store = EmbeddedStore::open(
-        &path,
-        if durable {
-            mainstem_meta::Durability::Fsync
-        } else {
-            mainstem_meta::Durability::Os
-        },
-    )
-    .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
+    // Whatever is promised of rows: without their tables they cannot be told from what
+    // dropped ones left.
+    let store = EmbeddedStore::open(&path, mainstem_meta::Durability::Fsync)
+        .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
     let store: Arc<dyn MetaStore> = Arc::new(store);
     let catalog = Arc::new(Catalog::new());
     let tables = &config.tables;
@@ -353,15 +348,18 @@ fn rocks_engine(config: &ServerConfig, data_dir: &DataDir) -> Result<RocksEngine
     let is_set = |(key, _): (&str, &str)| key.starts_with("kv.rocksdb.");
     if config.entries.iter().any(is_set) {
         let probe = data_dir.kv().join("probe");
-        engine.destroy(&probe)?;
-        let opened = engine.open(&probe).map(drop);
-        engine.destroy(&probe)?;
+        let destroyed = engine.destroy(&probe);
+        let opened = destroyed.and_then(|()| engine.open(&probe).map(drop));
+        if let Err(error) = engine.destroy(&probe) {
+            warn!(%error, "cannot remove a store that was opened to try its options");
+        }
         match opened {
             Ok(()) => {}
-            Err(KvError::Damaged(reason) | KvError::Storage(reason)) => {
+            Err(KvError::Damaged(reason)) => {
                 bail!("RocksDB does not start with these values of kv.rocksdb.*: {reason}");
             }
-            Err(error) => return Err(error.into()),
+            // The disk, on which there may be much to read all the same.
+            Err(error) => warn!(%error, "the values of kv.rocksdb.* could not be tried out"),
         }
     }
     Ok(engine)

@@ -142,6 +142,9 @@ impl OpenRows {
 
     /// Takes changes over. The store does not get them yet.
     pub(crate) fn add(&self, changes: &Changes) {
+        if changes.is_empty() {
+            return;
+        }
         let mut changes = changes.last_changes().peekable();
         let mut held = 0;
         while changes.peek().is_some() {
@@ -162,7 +165,9 @@ impl OpenRows {
     pub(crate) fn turn(&self) -> Queue {
         let room = self.room();
         self.recent.write().turn(room);
-        self.recent.read().queue(Which::Previous)
+        let recent = self.recent.read();
+        self.share.hold(recent.held_bytes());
+        recent.queue(Which::Previous)
     }
 
     /// The changes of the present generation that the store lacks. Nothing may be added

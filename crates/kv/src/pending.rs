@@ -111,6 +111,11 @@ impl Changes {
         self.writes.size_bytes()
     }
 
+    /// Keys that change.
+    pub(crate) fn key_count(&self) -> usize {
+        self.index.len()
+    }
+
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()

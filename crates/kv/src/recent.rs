@@ -22,6 +22,8 @@ use hashbrown::hash_table::Entry;
 use crate::pending::Known;
 use crate::writes::{KvWrites, leading_bytes};
 
+/// Bytes that a change takes besides its key and its value, about.
+pub(crate) const OVERHEAD: usize = HEAD + ENTRY_BYTES;
 /// Bytes of an entry of the index, about.
 const ENTRY_BYTES: usize = size_of::<Slot>() + size_of::<Slot>() / 4;
 /// Bytes of records that a generation has room for at first.

@@ -35,6 +35,12 @@ use crate::{
 
 /// Changelog offsets after which the store is flushed, so that a replay is short.
 const FLUSH_AFTER_OFFSETS: i64 = 1_000_000;
+/// A flush that was begun is given so long before another one is begun.
+const FLUSH_TAKES_MS: i64 = 10_000;
+/// A store whose checkpoints fail for so long is opened anew.
+const REOPEN_AFTER_MS: i64 = 30_000;
+/// What a full disk is called.
+const DISK_FULL: &str = "No space left on device";
 /// Directory of the store, beside the state file.
 const STORE: &str = "db";
 /// Bytes of changes that may wait for their commit before puts are refused.
@@ -83,6 +89,10 @@ struct Writer {
     pending: Pending,
     /// Changes on their way to the store, and the mark that they make there.
     turned: Option<(Queue, Mark)>,
+    /// A flush was begun of all up to this number, and when.
+    flushing: Option<(u64, i64)>,
+    /// Since when no checkpoint has succeeded.
+    failing_since_ms: Option<i64>,
     /// Writes of the store that the state file does not count yet.
     marks: Marks,
     /// What the state file says.
@@ -273,6 +283,9 @@ impl KvWriter<'_> {
             let reason = format!("{} files wait for compaction", statistics.level0_files);
             return Err(KvError::Stalled(reason));
         }
+        // While it can be refused.
+        let room = rows.room();
+        self.make_room(&rows, batch.size_bytes().min(room), room)?;
         let writer = &mut *self.writer;
         let recent = rows.recent();
         let stored = Stored {
@@ -353,6 +366,11 @@ impl KvWriter<'_> {
     /// # Errors
     /// The disk fails.
     pub fn checkpoint(&mut self, now_ms: i64, flush_interval_ms: i64) -> Result<()> {
+        let outcome = self.check(now_ms, flush_interval_ms);
+        self.checked(outcome, now_ms)
+    }
+
+    fn check(&mut self, now_ms: i64, flush_interval_ms: i64) -> Result<()> {
         if !self.tablet.is_open() {
             self.writer.noted_ms = now_ms;
             return Ok(());
@@ -373,12 +391,34 @@ impl KvWriter<'_> {
         if behind >= FLUSH_AFTER_OFFSETS
             || now_ms.saturating_sub(self.writer.noted_ms) >= flush_interval_ms
         {
+            let durable = rows.store().durable_sequence();
+            if let Some((end, since_ms)) = self.writer.flushing
+                && durable < end
+                && (0..FLUSH_TAKES_MS).contains(&now_ms.saturating_sub(since_ms))
+            {
+                return Ok(());
+            }
             // Nobody who wants to change rows is to wait for the disk.
             self.bring_to_store(&rows)?;
             self.flush(&**rows.store(), false)?;
+            self.writer.flushing = Some((rows.store().last_sequence(), now_ms));
             self.note_durable(&**rows.store(), now_ms)?;
         }
         Ok(())
+    }
+
+    /// Takes note whether a checkpoint succeeded. A store that has failed for long does
+    /// so until it is opened anew, unless the disk is full: it can be read meanwhile.
+    fn checked(&mut self, outcome: Result<()>, now_ms: i64) -> Result<()> {
+        let Err(error @ KvError::Storage(reason)) = &outcome else {
+            self.writer.failing_since_ms = None;
+            return outcome;
+        };
+        let since_ms = *self.writer.failing_since_ms.get_or_insert(now_ms);
+        if now_ms.saturating_sub(since_ms) >= REOPEN_AFTER_MS && !reason.contains(DISK_FULL) {
+            self.failed(error);
+        }
+        outcome
     }
 
     fn flush(&mut self, store: &dyn KvStore, wait: bool) -> Result<()> {
@@ -394,7 +434,7 @@ impl KvWriter<'_> {
             numbers: self.writer.numbers,
             ..self.writer.noted
         };
-        if let Some(mark) = self.writer.marks.take_until(durable) {
+        if let Some(mark) = self.writer.marks.until(durable) {
             state.offset = mark.offset;
             state.row_count = mark.row_count;
             state.sequence = mark.sequence;
@@ -403,6 +443,7 @@ impl KvWriter<'_> {
             self.note(state)?;
             self.writer.noted_ms = now_ms;
         }
+        self.writer.marks.forget_until(durable);
         Ok(())
     }
 
@@ -440,6 +481,10 @@ impl KvWriter<'_> {
         if !self.drop_store() {
             return Ok(false);
         }
+        if self.writer.noted.offset < self.writer.applied {
+            // The files may hold more than the state says.
+            return Ok(true);
+        }
         let state = TabletState {
             numbers: self.writer.numbers,
             boot: 0,
@@ -467,6 +512,8 @@ impl KvWriter<'_> {
         drop(closed);
         self.writer.pending.clear();
         self.writer.turned = None;
+        self.writer.flushing = None;
+        self.writer.failing_since_ms = None;
         self.writer.marks.clear();
         self.writer.failure = None;
         true

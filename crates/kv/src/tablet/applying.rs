@@ -3,6 +3,7 @@
 use super::KvWriter;
 use super::marks::Mark;
 use crate::pending::Changes;
+use crate::recent;
 use crate::{KvError, OpenRows, Result};
 
 /// Bytes of changes that the store gets at once, if somebody waits for all to be there.
@@ -56,7 +57,8 @@ impl KvWriter<'_> {
         end_offset: i64,
         changes: &Changes,
     ) -> Result<()> {
-        let (size, room) = (changes.size_bytes(), rows.room());
+        let size = changes.size_bytes() + changes.key_count() * recent::OVERHEAD;
+        let room = rows.room();
         let prepared = match size <= room {
             true => self.make_room(rows, size, room),
             false => self.bring_to_store(rows),
@@ -88,7 +90,7 @@ impl KvWriter<'_> {
     }
 
     /// Makes room for so many bytes to gather.
-    fn make_room(&mut self, rows: &OpenRows, size: usize, room: usize) -> Result<()> {
+    pub(super) fn make_room(&mut self, rows: &OpenRows, size: usize, room: usize) -> Result<()> {
         if rows.recent().size_bytes() + size <= room {
             return Ok(());
         }

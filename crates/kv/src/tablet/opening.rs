@@ -60,6 +60,8 @@ impl KvWriter<'_> {
         let (store, state, rebuilt) = self.find_store(changelog)?;
         self.writer.pending.clear();
         self.writer.turned = None;
+        self.writer.flushing = None;
+        self.writer.failing_since_ms = None;
         self.writer.marks.clear();
         self.writer.applied = state.offset;
         self.writer.row_count = state.row_count;

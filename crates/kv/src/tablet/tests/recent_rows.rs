@@ -145,7 +145,7 @@ fn full_memory_goes_to_the_store_and_no_more_is_held_than_allowed() {
 }
 
 #[test]
-fn while_the_disk_fails_there_is_room_for_some_changes_and_then_none_is_lost() {
+fn while_the_disk_fails_there_is_room_for_some_changes_and_the_rest_is_refused_unharmed() {
     let mut bucket = Bucket::new(schema_a(), &[]).with_recent_rows(12_000);
     bucket.rows(&["1,a"]);
     bucket.plan.fail(true);
@@ -159,10 +159,72 @@ fn while_the_disk_fails_there_is_room_for_some_changes_and_then_none_is_lost() {
     };
     assert!(matches!(error, KvError::Storage(_)), "{error}");
     assert!((3..20).contains(&taken), "{taken}");
+    // It is not in the changelog, and all rows can be read on.
+    assert_eq!(bucket.end_offset(), 1 + taken);
+    assert!(bucket.tablet.lock().failure().is_none());
+    assert_eq!(bucket.lookup("2"), format!("2,{text}"));
     bucket.plan.fail(false);
-    // The refused one is in the changelog, and comes back as well.
-    assert_eq!(bucket.content().len(), 2 + taken);
+    assert_eq!(bucket.content().len() as i64, 1 + taken);
     bucket.check_rebuild();
+}
+
+#[test]
+fn batches_that_change_nothing_leave_the_memory_counted() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    let held = bucket.recent.held_bytes();
+    assert!(held > 0);
+    bucket.rows(&["-7"]);
+    assert_eq!(bucket.recent.held_bytes(), held);
+}
+
+#[test]
+fn a_store_whose_checkpoints_fail_for_long_is_opened_anew() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    bucket.plan.fail(true);
+    let mut failed_after_ms = None;
+    for second in 1..120 {
+        let now_ms = second * 1_000;
+        let mut writer = bucket.tablet.lock();
+        assert!(writer.checkpoint(now_ms, 500).is_err());
+        if writer.failure().is_some() {
+            failed_after_ms = Some(now_ms);
+            break;
+        }
+    }
+    assert_eq!(failed_after_ms, Some(31_000));
+    bucket.plan.fail(false);
+    assert_eq!(bucket.lookup("1"), "1,a");
+}
+
+#[test]
+fn a_slow_flush_is_not_begun_again_and_again() {
+    let mut bucket = bucket();
+    bucket.engine.set_faults(crate::memory::Faults {
+        slow: true,
+        ..Default::default()
+    });
+    bucket.rows(&["1,a"]);
+    let before = bucket.plan.changing_calls();
+    for _ in 0..9 {
+        bucket.now_ms += INTERVAL_MS;
+        bucket.checkpoint();
+    }
+    assert_eq!(
+        bucket.plan.changing_calls() - before,
+        2,
+        "a write and a flush"
+    );
+    for _ in 0..9 {
+        bucket.now_ms += INTERVAL_MS;
+        bucket.checkpoint();
+    }
+    assert_eq!(
+        bucket.plan.changing_calls() - before,
+        3,
+        "it may have been lost"
+    );
 }
 
 #[test]
@@ -215,10 +277,13 @@ fn a_checkpoint_does_not_wait_for_the_disk_and_a_later_one_notes_what_was_done()
     assert_eq!(noted(&bucket), 0);
     bucket.rows(&["2,b"]);
     bucket.engine.set_faults(slow(false));
+    let rows = bucket.tablet.rows(0).unwrap();
+    rows.store().flush(true).unwrap();
+    drop(rows);
     bucket.checkpoint();
-    assert_eq!(noted(&bucket), 2);
+    assert_eq!(noted(&bucket), 1);
     bucket.kill(|_| 0);
-    assert_eq!(bucket.open().unwrap().unwrap().replayed_from, 2);
+    assert_eq!(bucket.open().unwrap().unwrap().replayed_from, 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mainstem_env::{FileSystem, OpenMode, Survival};
+use mainstem_env::{Fault, FileSystem, OpenMode, Survival};
 use mainstem_format::LogBatch;
 
 use super::bucket::{Bucket, DIR, Put, schema_a};
@@ -310,6 +310,24 @@ fn a_store_that_is_still_read_when_it_is_to_be_closed_does_not_count_as_closed()
     bucket.crash(|pending| pending, Survival::Everything);
     rebuilt(&mut bucket);
     check_rows(&mut bucket);
+}
+
+#[test]
+fn a_state_that_could_not_be_written_is_written_the_next_time() {
+    let mut bucket = bucket();
+    bucket.boot = Some(11);
+    bucket.restart();
+    bucket.open().unwrap();
+    bucket.rows(&["4,e"]);
+    bucket
+        .files
+        .fail(bucket.files.operations() + 1, Fault::DiskFull);
+    assert!(bucket.tablet.lock().checkpoint(9, 0).is_err());
+    assert!(bucket.tablet.lock().close_idle(99, 50).unwrap());
+    bucket.boot = Some(13);
+    bucket.restart();
+    let report = bucket.open().unwrap().unwrap();
+    assert_eq!((report.replayed_from, report.rebuilt), (5, None));
 }
 
 #[test]
