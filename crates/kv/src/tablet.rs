@@ -41,6 +41,8 @@ const FLUSH_TAKES_MS: i64 = 10_000;
 const REOPEN_AFTER_MS: i64 = 30_000;
 /// What a full disk is called.
 const DISK_FULL: &str = "No space left on device";
+/// Bytes of changes that are put in order in no time.
+const SMALL_BYTES: usize = 128 << 10;
 /// Directory of the store, beside the state file.
 const STORE: &str = "db";
 /// Bytes of changes that may wait for their commit before puts are refused.
@@ -231,6 +233,15 @@ impl KvWriter<'_> {
         if let KvError::Damaged(reason) = error {
             self.writer.damage = Some(reason.clone());
         }
+    }
+
+    /// Whether a small put finds room for its changes: else many have to be put in order
+    /// first, which takes a while.
+    pub fn has_room(&self) -> bool {
+        self.rows().is_ok_and(|rows| {
+            let room = rows.room();
+            room <= SMALL_BYTES || rows.recent().size_bytes() + SMALL_BYTES <= room
+        })
     }
 
     /// Exclusive end of the changes that readers see.

@@ -10,6 +10,7 @@ use crate::{KvError, OpenRows, Result};
 const PIECE_BYTES: usize = 256 << 10;
 /// Bytes of changes that it gets with every put, at least, while some wait.
 const LEAST_PIECE_BYTES: usize = 4 << 10;
+
 impl KvWriter<'_> {
     /// Takes over the changes of a batch that was appended and ends at `end_offset`.
     /// They are applied at once if that is committed already.

@@ -163,11 +163,11 @@ impl Replica {
         self.rows.as_ref().is_some_and(KvTablet::is_open)
     }
 
-    /// Whether a put can begin without opening anything, and without a wait for
-    /// somebody else.
+    /// Whether a small put can begin without opening anything, without a wait for
+    /// somebody else, and without much work for those before it.
     pub fn rows_are_ready(&self) -> bool {
         let writer = self.rows.as_ref().and_then(KvTablet::try_lock);
-        writer.is_some_and(|writer| writer.is_open())
+        writer.is_some_and(|writer| writer.is_open() && writer.has_room())
     }
 
     fn open_locked(&self, writer: &mut KvWriter<'_>, table: &KvTable) -> Result<(), Refusal> {
