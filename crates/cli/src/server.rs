@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use mainstem_console::Console;
 use mainstem_coordinator::{Coordinator, CoordinatorConfig, ServerNode};
 use mainstem_env::{Clock, RealFileSystem, SystemClock};
-use mainstem_kv::{KvResources, RecentBudget};
+use mainstem_kv::{KvEngine, KvError, KvResources, RecentBudget};
 use mainstem_kv_rocksdb::{RocksConfig, RocksEngine};
 use mainstem_log::{LogConfig, LogResources};
 use mainstem_meta::{Catalog, EmbeddedStore, MetaStore};
@@ -87,6 +87,7 @@ impl Server {
         };
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
+        check_catalog(&coordinator, &replicas, &data_dir)?;
         let buckets = replicas.open_all().context("cannot open the logs")?;
         coordinator.subscribe_config(Arc::new(LiveSettings::new(users, replicas.clone())));
         register(&coordinator, &config, &addresses)?;
@@ -233,16 +234,12 @@ fn open(
     data_dir: &DataDir,
 ) -> Result<(Arc<Coordinator>, Arc<Replicas>)> {
     let durable = config.durability == Durability::Fsync;
+    let engine = rocks_engine(config, data_dir)?;
     let path = data_dir.metadata();
-    let store = EmbeddedStore::open(
-        &path,
-        if durable {
-            mainstem_meta::Durability::Fsync
-        } else {
-            mainstem_meta::Durability::Os
-        },
-    )
-    .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
+    // Whatever is promised of rows: without their tables they cannot be told from what
+    // dropped ones left.
+    let store = EmbeddedStore::open(&path, mainstem_meta::Durability::Fsync)
+        .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
     let store: Arc<dyn MetaStore> = Arc::new(store);
     let catalog = Arc::new(Catalog::new());
     let tables = &config.tables;
@@ -293,7 +290,7 @@ fn open(
         min_in_sync_replicas: usize::try_from(config.log.min_in_sync_replicas).unwrap_or(0),
         rows: RowsConfig {
             resources: Arc::new(KvResources {
-                engine: Arc::new(rocks_engine(config)?),
+                engine: Arc::new(engine),
                 files,
                 recent: Arc::new(RecentBudget::new(
                     usize::try_from(config.kv.recent_rows_bytes).unwrap_or(usize::MAX),
@@ -312,6 +309,25 @@ fn open(
     Ok((coordinator, replicas))
 }
 
+/// Whether the metadata can be what the data was written with. If the file is gone, or
+/// an old copy was put in its place, the tables that it does not know must not be taken
+/// for dropped ones.
+fn check_catalog(coordinator: &Coordinator, replicas: &Replicas, data_dir: &DataDir) -> Result<()> {
+    let (table, partition) = coordinator.next_ids();
+    let found = replicas.unheard_of(table, partition);
+    let found = found.context("cannot read the data directory")?;
+    if let Some(first) = found.first() {
+        bail!(
+            "{} does not know {} (and {} more): it is new, an older copy, or of other data; put \
+             the right one back, or move these directories away to start without them",
+            data_dir.metadata().display(),
+            first.display(),
+            found.len() - 1
+        );
+    }
+    Ok(())
+}
+
 /// A number of the machine's present boot, not 0. Where the system does not tell, every
 /// start counts as one: rows are then built anew after each that was not orderly.
 fn present_boot() -> u64 {
@@ -322,10 +338,31 @@ fn present_boot() -> u64 {
     hasher.finish() | 1
 }
 
-fn rocks_engine(config: &ServerConfig) -> Result<RocksEngine> {
+fn rocks_engine(config: &ServerConfig, data_dir: &DataDir) -> Result<RocksEngine> {
     let option = |key: &str| config.entries.get(key).map(str::to_owned);
     let rocks = RocksConfig::from_options(option)?;
-    RocksEngine::new(rocks).context("cannot start the engine of primary-key tables")
+    let engine =
+        RocksEngine::new(rocks).context("cannot start the engine of primary-key tables")?;
+    // Some values RocksDB refuses only when it opens a store with them. That must not
+    // look as if all stores were damaged.
+    let is_set = |(key, _): (&str, &str)| key.starts_with("kv.rocksdb.");
+    if config.entries.iter().any(is_set) {
+        let probe = data_dir.kv().join("probe");
+        let destroyed = engine.destroy(&probe);
+        let opened = destroyed.and_then(|()| engine.open(&probe).map(drop));
+        if let Err(error) = engine.destroy(&probe) {
+            warn!(%error, "cannot remove a store that was opened to try its options");
+        }
+        match opened {
+            Ok(()) => {}
+            Err(KvError::Damaged(reason)) => {
+                bail!("RocksDB does not start with these values of kv.rocksdb.*: {reason}");
+            }
+            // The disk, on which there may be much to read all the same.
+            Err(error) => warn!(%error, "the values of kv.rocksdb.* could not be tried out"),
+        }
+    }
+    Ok(engine)
 }
 
 fn scan_limits(config: &ServerConfig) -> ScanLimits {

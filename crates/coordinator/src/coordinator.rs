@@ -123,6 +123,13 @@ impl Coordinator {
         &self.catalog
     }
 
+    /// The ids that the next table and the next partition get.
+    pub fn next_ids(&self) -> (TableId, PartitionId) {
+        let term = self.term.lock();
+        let (table, partition) = (term.next_table_id, term.next_partition_id);
+        (TableId(table), PartitionId(partition))
+    }
+
     /// The epoch of this coordinator.
     pub fn epoch(&self) -> CoordinatorEpoch {
         self.term.lock().epoch

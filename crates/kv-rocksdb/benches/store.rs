@@ -95,7 +95,7 @@ fn upserts(dir: &Path) {
         upsert(&*store, (0..1_000_000).map(|_| rng.next_u64()));
     });
     measured("  and their flush", 1_000_000, || {
-        store.flush().expect("a flush");
+        store.flush(true).expect("a flush");
     });
 }
 
@@ -134,7 +134,7 @@ fn lookups_in_buffers(dir: &Path) {
 fn lookups_in_files(dir: &Path) {
     let store = open(dir);
     upsert(&*store, 0..500_000);
-    store.flush().expect("a flush");
+    store.flush(true).expect("a flush");
     drop(store);
     let store = open(dir);
     look_up(&*store, &mut SeededRng::new(4), 500_000, 1_000_000, true);
@@ -152,7 +152,7 @@ fn large(dir: &Path) {
     measured("large: 2 M random of these", 2_000_000, || {
         upsert(&*store, (0..2_000_000).map(|_| rng.below(ROWS)));
     });
-    store.flush().expect("a flush");
+    store.flush(true).expect("a flush");
     let row_bytes = ROWS * (8 + 2 + ROW as u64);
     let ratio = store.statistics().file_bytes as f64 / row_bytes as f64;
     println!("{:<44} {ratio:8.2} bytes per byte", "large: on disk");
@@ -181,7 +181,7 @@ fn idle_stores(dir: &Path) {
     let filled = dir.join("filled");
     let store = engine.open(&filled).expect("a store");
     upsert(&*store, 0..500_000);
-    store.flush().expect("a flush");
+    store.flush(true).expect("a flush");
     drop(store);
     for (name, dir) in [("empty", path(0)), ("500 k rows", filled)] {
         let mut millis: Vec<f64> = (0..15)

@@ -15,8 +15,8 @@ use rocksdb::properties::{
     NUM_ENTRIES_IMM_MEM_TABLES, PropName, num_files_at_level,
 };
 use rocksdb::{
-    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, ReadOptions, ReadTier, WriteBatch,
-    WriteOptions,
+    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, FlushOptions, ReadOptions, ReadTier,
+    WriteBatch, WriteOptions,
 };
 
 use crate::buffers::{Buffers, Member};
@@ -93,13 +93,38 @@ impl RocksStore {
         }
     }
 
-    /// A number that RocksDB keeps; 0 if it does not.
-    fn number(&self, property: &PropName) -> u64 {
-        self.db
-            .property_int_value(property)
-            .ok()
-            .flatten()
-            .unwrap_or_default()
+    /// Gets keys one by one, and none if one of them is not in memory. RocksDB's reads
+    /// of many keys go to the disk whatever their options say.
+    fn get_cached(
+        &self,
+        keys: &[&[u8]],
+        order: &Order,
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<bool> {
+        let family = self.family();
+        let mut values = Vec::with_capacity(keys.len());
+        for rank in 0..keys.len() {
+            let key = keys[order.position(rank)];
+            match self.db.get_pinned_cf_opt(family, key, &self.read_memory) {
+                Ok(value) => values.push(value),
+                Err(failure) if failure.kind() == ErrorKind::Incomplete => return Ok(false),
+                Err(failure) => return Err(error::running(failure)),
+            }
+        }
+        for at in 0..keys.len() {
+            visit(at, values[order.rank(at)].as_deref());
+        }
+        Ok(true)
+    }
+
+    /// A number that RocksDB keeps, if it does.
+    fn number(&self, property: &PropName) -> Option<u64> {
+        self.db.property_int_value(property).ok().flatten()
+    }
+
+    fn level0_files(&self) -> Option<u64> {
+        let files = self.db.property_value(num_files_at_level(0)).ok().flatten();
+        files?.parse().ok()
     }
 }
 
@@ -110,34 +135,25 @@ impl KvStore for RocksStore {
         reach: Reach,
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<bool> {
-        let options = match reach {
-            Reach::Memory => &self.read_memory,
-            Reach::Disk => &self.read_disk,
-        };
         let order = Order::of(keys);
+        if reach == Reach::Memory {
+            return self.get_cached(keys, &order, visit);
+        }
         let sorted = (0..keys.len()).map(|rank| keys[order.position(rank)]);
-        let mut values = self
-            .db
-            .batched_multi_get_cf_opt(self.family(), sorted, true, options);
-        let mut whole = true;
+        let mut values =
+            self.db
+                .batched_multi_get_cf_opt(self.family(), sorted, true, &self.read_disk);
         for at in 0..keys.len() {
             let rank = order.rank(at);
             match &values[rank] {
                 Ok(value) => visit(at, value.as_deref()),
-                Err(failure)
-                    if reach == Reach::Memory && failure.kind() == ErrorKind::Incomplete =>
-                {
-                    whole = false;
-                }
                 Err(_) => {
-                    return values
-                        .swap_remove(rank)
-                        .map(|_| whole)
-                        .map_err(error::running);
+                    let failed = values.swap_remove(rank).map(|_| false);
+                    return failed.map_err(error::running);
                 }
             }
         }
-        Ok(whole)
+        Ok(true)
     }
 
     /// One write at a time: with several, the number is that of any later one.
@@ -159,8 +175,19 @@ impl KvStore for RocksStore {
         Box::new(RocksSnapshot::new(self))
     }
 
-    fn flush(&self) -> Result<()> {
-        self.db.flush().map_err(error::running)
+    fn flush(&self, wait: bool) -> Result<()> {
+        // RocksDB waits in any case if a flush more would make writers wait.
+        let is_behind = || {
+            let files = self.level0_files().unwrap_or(u64::MAX);
+            self.number(NUM_ENTRIES_IMM_MEM_TABLES) != Some(0)
+                || files.saturating_add(2) >= LEVEL0_SLOWDOWN as u64
+        };
+        if !wait && is_behind() {
+            return Ok(());
+        }
+        let mut options = FlushOptions::default();
+        options.set_wait(wait);
+        self.db.flush_opt(&options).map_err(error::running)
     }
 
     fn last_sequence(&self) -> u64 {
@@ -176,20 +203,18 @@ impl KvStore for RocksStore {
         let last = self.db.latest_sequence_number();
         let active = self.number(NUM_ENTRIES_ACTIVE_MEM_TABLE);
         let immutable = self.number(NUM_ENTRIES_IMM_MEM_TABLES);
+        let (Some(active), Some(immutable)) = (active, immutable) else {
+            return 0;
+        };
         last.saturating_sub(active).saturating_sub(immutable)
     }
 
     fn statistics(&self) -> StoreStatistics {
-        let level0 = self.db.property_value(num_files_at_level(0));
         StoreStatistics {
-            level0_files: level0
-                .ok()
-                .flatten()
-                .and_then(|files| files.parse().ok())
-                .unwrap_or_default(),
+            level0_files: self.level0_files().unwrap_or_default(),
             level0_slowdown_trigger: LEVEL0_SLOWDOWN as u64,
-            write_buffer_bytes: self.number(CUR_SIZE_ALL_MEM_TABLES),
-            file_bytes: self.number(LIVE_SST_FILES_SIZE),
+            write_buffer_bytes: self.number(CUR_SIZE_ALL_MEM_TABLES).unwrap_or_default(),
+            file_bytes: self.number(LIVE_SST_FILES_SIZE).unwrap_or_default(),
         }
     }
 }

@@ -18,6 +18,36 @@ fn with_rocksdb(check: fn(&Subject)) {
 
 mainstem_kv::kv_engine_contract!(with_rocksdb);
 
+/// Its reads of many keys read the disk whatever they are told.
+#[test]
+fn a_read_of_memory_is_given_up_when_the_rows_are_on_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = || RocksEngine::new(RocksConfig::default()).unwrap();
+    let store = engine().open(dir.path()).unwrap();
+    let mut writes = KvWrites::default();
+    for number in 0..1_000_u32 {
+        writes.put(&number.to_be_bytes(), 1, &[7; 100]);
+    }
+    store.write(&writes, true).unwrap();
+    store.flush(true).unwrap();
+    drop(store);
+    let store = engine().open(dir.path()).unwrap();
+    let keys = [700_u32, 3, 990].map(u32::to_be_bytes);
+    let keys: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
+    let look_up = |reach| {
+        let mut found = 0;
+        let whole = store.multi_get(&keys, reach, &mut |at, value| {
+            assert_eq!(at, found);
+            assert!(value.is_some());
+            found += 1;
+        });
+        (whole.unwrap(), found)
+    };
+    assert_eq!(look_up(Reach::Memory), (false, 0));
+    assert_eq!(look_up(Reach::Disk), (true, 3));
+    assert_eq!(look_up(Reach::Memory), (true, 3));
+}
+
 mod small_buffers {
     use super::*;
 
@@ -126,7 +156,7 @@ fn many_keys_match_a_model() {
         }
         store.write(&writes, true).unwrap();
         if round % 60 == 59 {
-            store.flush().unwrap();
+            store.flush(true).unwrap();
         }
         let start = rng.below(KEYS);
         let step = 1 + rng.below(40);
@@ -197,7 +227,7 @@ fn what_was_just_flushed_is_read_without_the_disk() {
         writes.put(key, 1, key);
     }
     store.write(&writes, true).unwrap();
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     let keys: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
     let mut found = 0;
     let whole = store.multi_get(&keys, Reach::Memory, &mut |_, value| {

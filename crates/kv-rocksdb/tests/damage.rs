@@ -26,7 +26,7 @@ fn made() -> (TempDir, Rows, u64) {
             writes.put(&number.to_be_bytes(), 1, &number.to_le_bytes().repeat(5));
         }
         store.write(&writes, true).unwrap();
-        store.flush().unwrap();
+        store.flush(true).unwrap();
     }
     let durable = store.durable_sequence();
     drop(store);

@@ -43,7 +43,7 @@ fn fill(store: &dyn KvStore, rounds: u32) {
         }
         store.write(&writes, true).unwrap();
     }
-    store.flush().unwrap();
+    store.flush(true).unwrap();
 }
 
 fn tables(dir: &Path) -> Vec<PathBuf> {

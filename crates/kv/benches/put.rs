@@ -84,7 +84,7 @@ impl KvStore for Stub {
         unreachable!("nobody scans here")
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _: bool) -> Result<()> {
         Ok(())
     }
 

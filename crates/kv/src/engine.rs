@@ -2,7 +2,7 @@
 //! order is that of the key bytes.
 //!
 //! A store has no log of its own: after a crash it holds a prefix of what was
-//! written, and says with [`KvStore::durable_sequence`] how long a prefix that
+//! written (which a tablet writes by key, not in the order of the changelog), and says with [`KvStore::durable_sequence`] how long a prefix that
 //! would be now. The tablet replays the changelog from there. The numbers are good
 //! for one opening: what survived a crash may end before the number that the store
 //! goes on counting from.
@@ -69,11 +69,12 @@ pub trait KvStore: Debug + Send + Sync {
     /// A view of the store as it is now, which later writes do not change.
     fn snapshot(self: Arc<Self>) -> Box<dyn KvSnapshot>;
 
-    /// Makes all that was written durable. Waits for the disk.
+    /// Makes all that was written durable. Waits for the disk, or only begins if
+    /// `wait` is false: [`durable_sequence`](Self::durable_sequence) says how far it is.
     ///
     /// # Errors
-    /// The disk fails.
-    fn flush(&self) -> Result<()>;
+    /// The disk fails. Of what was only begun the next write or flush tells.
+    fn flush(&self, wait: bool) -> Result<()>;
 
     /// Sequence number of the last change; grows by one with every change. After an
     /// opening it is not below what [`durable_sequence`](Self::durable_sequence) once

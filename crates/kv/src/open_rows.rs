@@ -9,7 +9,7 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::pending::{Changes, Known};
-use crate::recent::{Recent, RecentBudget, Share};
+use crate::recent::{Queue, Recent, RecentBudget, Share, Which};
 use crate::{KvSnapshot, KvStore, Reach, Result};
 
 /// Rows that are changed under one lock, for which readers wait.
@@ -22,8 +22,9 @@ pub struct OpenRows {
     recent: RwLock<Recent>,
     hasher: DefaultHashBuilder,
     share: Share,
-    /// Rows have changed since somebody last looked.
+    /// Rows have changed since somebody last looked, and were found in memory.
     changed: AtomicBool,
+    found: AtomicBool,
 }
 
 impl OpenRows {
@@ -38,6 +39,7 @@ impl OpenRows {
             hasher,
             share: Share::new(budget),
             changed: AtomicBool::new(false),
+            found: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +71,9 @@ impl OpenRows {
             drop(known);
             drop(recent);
             return self.store.multi_get(keys, reach, visit);
+        }
+        if !self.found.load(Ordering::Relaxed) {
+            self.found.store(true, Ordering::Relaxed);
         }
         if count == 0 {
             for (at, known) in known.into_iter().enumerate() {
@@ -130,13 +135,16 @@ impl OpenRows {
         self.recent.read()
     }
 
-    /// Bytes of changes that may gather before they go to the store.
+    /// Bytes of changes that may gather.
     pub(crate) fn room(&self) -> usize {
         self.share.generation_bytes()
     }
 
     /// Takes changes over. The store does not get them yet.
     pub(crate) fn add(&self, changes: &Changes) {
+        if changes.is_empty() {
+            return;
+        }
         let mut changes = changes.last_changes().peekable();
         let mut held = 0;
         while changes.peek().is_some() {
@@ -153,24 +161,34 @@ impl OpenRows {
         !self.recent.read().is_ahead()
     }
 
-    /// Brings all changes to the store. Returns the sequence number of the last, if
-    /// there was one.
+    /// Begins a generation; the one before has to go to the store now.
+    pub(crate) fn turn(&self) -> Queue {
+        let room = self.room();
+        self.recent.write().turn(room);
+        let recent = self.recent.read();
+        self.share.hold(recent.held_bytes());
+        recent.queue(Which::Previous)
+    }
+
+    /// The changes of the present generation that the store lacks. Nothing may be added
+    /// until it has them.
+    pub(crate) fn gathered(&self) -> Queue {
+        self.recent.read().queue(Which::Current)
+    }
+
+    /// Brings changes of a queue to the store, about so many bytes. Returns the
+    /// sequence number of the last.
     ///
     /// # Errors
-    /// The disk fails: some are in the store, and the tablet is to be opened anew.
-    pub(crate) fn bring_to_store(&self) -> Result<Option<u64>> {
-        if self.is_stored() {
-            return Ok(None);
-        }
-        self.recent.write().turn();
+    /// The disk fails. The queue is as before.
+    pub(crate) fn store_piece(&self, queue: &mut Queue, size_bytes: usize) -> Result<u64> {
         // Others read meanwhile; nobody but the caller changes anything.
-        let recent = self.recent.read();
-        let mut sequence = None;
-        for piece in recent.pieces() {
-            sequence = Some(self.store.write(&piece, true)?);
+        let (piece, next) = self.recent.read().piece(queue, size_bytes);
+        let sequence = self.store.write(&piece, true)?;
+        queue.next = next;
+        if queue.is_done() {
+            self.recent.write().set_stored(queue.which());
         }
-        drop(recent);
-        self.recent.write().set_stored();
         Ok(sequence)
     }
 
@@ -186,6 +204,12 @@ impl OpenRows {
     /// Whether rows have changed since this was asked last.
     pub(crate) fn have_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the memory is of use: rows were found there since this was asked last,
+    /// and it is not more than this tablet may have.
+    pub(crate) fn are_worth_their_memory(&self) -> bool {
+        self.found.swap(false, Ordering::Relaxed) && self.share.is_fair()
     }
 }
 

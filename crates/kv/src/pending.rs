@@ -1,5 +1,5 @@
 //! Changes whose changelog records are appended but not committed yet. Later puts
-//! see them; the store gets them when the high watermark has passed them.
+//! see them; readers do when they are committed ([`recent`](crate::recent)).
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -111,6 +111,11 @@ impl Changes {
         self.writes.size_bytes()
     }
 
+    /// Keys that change.
+    pub(crate) fn key_count(&self) -> usize {
+        self.index.len()
+    }
+
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
@@ -220,7 +225,7 @@ impl Pending {
         (*end_offset <= offset).then_some((*end_offset, changes))
     }
 
-    /// Forgets the oldest changes: the store has them.
+    /// Forgets the oldest changes: they are applied.
     pub fn pop(&mut self) {
         let Some((_, changes)) = self.batches.pop_front() else {
             return;

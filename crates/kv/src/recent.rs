@@ -2,10 +2,11 @@
 //!
 //! A store keeps its keys in order, and finding the place of a key costs it many
 //! times what a hash table needs. So changes gather here, in a *generation*; a full
-//! one goes to the store at once, in the order of its keys, which finds each place
-//! beside the last one, and only the last change of a key goes there at all. The
-//! generation then stays until the next one is full: what changed lately is read
-//! often, by puts first of all, and is not searched in the store.
+//! one goes to the store in the order of its keys, which finds each place beside the
+//! last one, and only the last change of a key goes there at all. It goes piece by
+//! piece, with the changes that fill the next generation, so that nobody waits for
+//! long; and stays until that one is full, for what changed lately is read often, by
+//! puts first of all, and is not searched in the store then.
 //!
 //! Nothing here is durable, as nothing in the write buffers of a store is: the
 //! changelog has it.
@@ -21,41 +22,62 @@ use hashbrown::hash_table::Entry;
 use crate::pending::Known;
 use crate::writes::{KvWrites, leading_bytes};
 
+/// Bytes that a change takes besides its key and its value, about.
+pub(crate) const OVERHEAD: usize = HEAD + ENTRY_BYTES;
 /// Bytes of an entry of the index, about.
 const ENTRY_BYTES: usize = size_of::<Slot>() + size_of::<Slot>() / 4;
-/// Bytes of keys and values that a generation has room for at first.
+/// Bytes of records that a generation has room for at first.
 const BYTES_AT_FIRST: usize = 512;
-/// Bytes of changes that the store gets in one piece.
-const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of a record before its key: hash, length of the key, length of the value.
+const HEAD: usize = 12;
+/// Length of the value of a key that is deleted.
+const DELETED: u32 = u32::MAX;
 
 /// The last change of every key of a stretch of the changelog.
 #[derive(Debug, Default)]
 struct Generation {
     index: HashTable<Slot>,
-    /// Keys with their values behind them.
+    /// Records, each with a change. Of the same key the last one counts.
     bytes: Vec<u8>,
+    /// The store has the records before this position.
+    stored: usize,
 }
 
-/// Where a key and its value are.
+/// Where the last record of a key is.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     hash: u32,
     at: u32,
-    key_length: u32,
-    /// [`DELETED`] if there is none.
-    value_length: u32,
 }
 
-const DELETED: u32 = u32::MAX;
+/// A record as it lies there.
+struct Record<'b> {
+    hash: u32,
+    key: &'b [u8],
+    value: Option<&'b [u8]>,
+    /// Position of its value, and of what is behind it.
+    value_at: usize,
+    end: usize,
+}
 
-impl Slot {
-    fn key(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.at as usize..][..self.key_length as usize]
-    }
-
-    fn value(self, bytes: &[u8]) -> Option<&[u8]> {
-        let start = self.at as usize + self.key_length as usize;
-        (self.value_length != DELETED).then(|| &bytes[start..][..self.value_length as usize])
+impl<'b> Record<'b> {
+    /// The record at a position where one begins.
+    #[inline]
+    fn at(bytes: &'b [u8], at: usize) -> Self {
+        let (head, rest) = bytes[at..].split_first_chunk::<HEAD>().expect("a record");
+        let [h0, h1, h2, h3, k0, k1, k2, k3, v0, v1, v2, v3] = *head;
+        let key_length = u32::from_le_bytes([k0, k1, k2, k3]) as usize;
+        let value_length = u32::from_le_bytes([v0, v1, v2, v3]);
+        let (key, rest) = rest.split_at(key_length);
+        let value = (value_length != DELETED).then(|| &rest[..value_length as usize]);
+        let value_at = at + HEAD + key_length;
+        Self {
+            hash: u32::from_le_bytes([h0, h1, h2, h3]),
+            key,
+            value,
+            value_at,
+            end: value_at + value.map_or(0, <[u8]>::len),
+        }
     }
 }
 
@@ -65,55 +87,53 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Generation {
-    fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
-        let hash = hash as u32;
-        let is_it = |slot: &Slot| slot.hash == hash && slot.key(&self.bytes) == key;
-        self.index.find(spread(hash), is_it).copied()
+    fn record(&self, slot: Slot) -> Record<'_> {
+        Record::at(&self.bytes, slot.at as usize)
     }
 
     fn get(&self, hash: u64, key: &[u8]) -> Known<'_> {
-        match self.find(hash, key).map(|slot| slot.value(&self.bytes)) {
+        let hash = hash as u32;
+        let is_it = |slot: &Slot| slot.hash == hash && self.record(*slot).key == key;
+        match self.index.find(spread(hash), is_it) {
             None => Known::Nothing,
-            Some(None) => Known::Deleted,
-            Some(Some(value)) => Known::Value(value),
+            Some(slot) => match self.record(*slot).value {
+                None => Known::Deleted,
+                Some(value) => Known::Value(value),
+            },
         }
     }
 
     fn change(&mut self, hash: u64, key: &[u8], value: Option<&[u8]>) {
-        self.make_room(key.len() + value.map_or(0, <[u8]>::len));
+        self.make_room(HEAD + key.len() + value.map_or(0, <[u8]>::len));
         let hash = hash as u32;
-        let Self { index, bytes } = self;
-        let is_it = |slot: &Slot| slot.hash == hash && slot.key(bytes) == key;
-        let entry = index.entry(spread(hash), is_it, |slot| spread(slot.hash));
-        let length = value.map_or(DELETED, |value| value.len() as u32);
-        match entry {
+        let Self { index, bytes, .. } = self;
+        let at = bytes.len() as u32;
+        let is_it =
+            |slot: &Slot| slot.hash == hash && Record::at(bytes, slot.at as usize).key == key;
+        match index.entry(spread(hash), is_it, |slot| spread(slot.hash)) {
             Entry::Occupied(mut entry) => {
-                let slot = entry.get_mut();
-                let start = slot.at as usize + slot.key_length as usize;
-                match value {
-                    Some(value) if slot.value_length == length => {
-                        bytes[start..start + value.len()].copy_from_slice(value);
-                    }
-                    Some(value) => {
-                        slot.at = bytes.len() as u32;
-                        bytes.extend_from_slice(key);
-                        bytes.extend_from_slice(value);
-                    }
-                    None => {}
+                let before = entry.get().at as usize;
+                let record = Record::at(bytes, before);
+                if before >= self.stored
+                    && let (Some(old), Some(new)) = (record.value, value)
+                    && old.len() == new.len()
+                {
+                    let (start, end) = (record.value_at, record.end);
+                    bytes[start..end].copy_from_slice(new);
+                    return;
                 }
-                slot.value_length = length;
+                entry.get_mut().at = at;
             }
             Entry::Vacant(entry) => {
-                entry.insert(Slot {
-                    hash,
-                    at: bytes.len() as u32,
-                    key_length: key.len() as u32,
-                    value_length: length,
-                });
-                bytes.extend_from_slice(key);
-                bytes.extend_from_slice(value.unwrap_or_default());
+                entry.insert(Slot { hash, at });
             }
         }
+        bytes.extend_from_slice(&hash.to_le_bytes());
+        bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        let value_length = value.map_or(DELETED, |value| value.len() as u32);
+        bytes.extend_from_slice(&value_length.to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value.unwrap_or_default());
     }
 
     /// Grows by a fourth instead of to the double, as far as that goes: the memory of
@@ -124,6 +144,36 @@ impl Generation {
             self.bytes
                 .reserve_exact(more.max(capacity / 4).max(BYTES_AT_FIRST));
         }
+    }
+
+    /// The changes that the store does not have, in the order of their keys.
+    fn unstored(&self) -> Vec<Slot> {
+        let mut order = Vec::new();
+        if self.stored == 0 {
+            // All of them, without a search for each.
+            let leading = |slot: &Slot| leading_bytes(self.record(*slot).key);
+            order.extend(self.index.iter().map(|slot| (leading(slot), *slot)));
+        } else {
+            let mut at = self.stored;
+            while at < self.bytes.len() {
+                let record = Record::at(&self.bytes, at);
+                let is_last = |slot: &Slot| slot.at as usize == at;
+                if let Some(slot) = self.index.find(spread(record.hash), is_last) {
+                    order.push((leading_bytes(record.key), *slot));
+                }
+                at = record.end;
+            }
+        }
+        order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
+            one_leads
+                .cmp(other_leads)
+                .then_with(|| self.record(*one).key.cmp(self.record(*other).key))
+        });
+        order.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    fn is_stored(&self) -> bool {
+        self.stored == self.bytes.len()
     }
 
     fn size_bytes(&self) -> usize {
@@ -137,18 +187,17 @@ impl Generation {
     fn clear(&mut self) {
         self.index.clear();
         self.bytes.clear();
+        self.stored = 0;
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// Gathers changes that the store does not have.
+    /// Gathers changes.
     current: Generation,
     /// The changes before those.
     previous: Generation,
-    /// The store has `previous`.
-    stored: bool,
 }
 
 impl Recent {
@@ -174,12 +223,7 @@ impl Recent {
 
     /// Whether there are changes that the store does not have.
     pub fn is_ahead(&self) -> bool {
-        !self.current.index.is_empty() || self.is_turned()
-    }
-
-    /// Whether a generation is on its way to the store.
-    fn is_turned(&self) -> bool {
-        !self.stored && !self.previous.index.is_empty()
+        !self.current.is_stored() || !self.previous.is_stored()
     }
 
     /// Bytes of the changes that gather.
@@ -192,43 +236,87 @@ impl Recent {
         self.current.held_bytes() + self.previous.held_bytes()
     }
 
-    /// Begins a generation. The one before is the one for the store now, which has
-    /// all those before it.
-    pub fn turn(&mut self) {
-        debug_assert!(!self.is_turned(), "the store does not have the last one");
+    /// Begins a generation, of about `room` bytes. The store must have all of the one
+    /// before the present one.
+    pub fn turn(&mut self, room: usize) {
+        debug_assert!(self.previous.is_stored(), "changes would be lost");
         std::mem::swap(&mut self.current, &mut self.previous);
-        self.current.clear();
-        self.stored = false;
+        // Its memory is used again, unless it is from better times.
+        match self.current.held_bytes() > room.saturating_mul(2) {
+            true => self.current = Generation::default(),
+            false => self.current.clear(),
+        }
     }
 
-    /// The generation for the store, in pieces, in the order of the keys.
-    pub fn pieces(&self) -> impl Iterator<Item = KvWrites> {
-        let Generation { index, bytes } = &self.previous;
-        let mut order: Vec<(u64, Slot)> = index
-            .iter()
-            .map(|slot| (leading_bytes(slot.key(bytes)), *slot))
-            .collect();
-        order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
-            one_leads
-                .cmp(other_leads)
-                .then_with(|| one.key(bytes).cmp(other.key(bytes)))
-        });
-        let mut order = order.into_iter().peekable();
-        std::iter::from_fn(move || {
-            order.peek()?;
-            let mut piece = KvWrites::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
-            while piece.size_bytes() < PIECE_BYTES
-                && let Some((_, slot)) = order.next()
-            {
-                piece.change(slot.key(bytes), slot.value(bytes));
-            }
-            Some(piece)
-        })
+    /// What the store lacks of a generation.
+    pub fn queue(&self, which: Which) -> Queue {
+        Queue {
+            which,
+            slots: self.generation(which).unstored(),
+            next: 0,
+        }
     }
 
-    /// The store has the generation.
-    pub fn set_stored(&mut self) {
-        self.stored = true;
+    fn generation(&self, which: Which) -> &Generation {
+        match which {
+            Which::Current => &self.current,
+            Which::Previous => &self.previous,
+        }
+    }
+
+    /// The next changes of a queue, of about so many bytes or the rest; and what is
+    /// [`next`](Queue::next) when the store has them.
+    pub fn piece(&self, queue: &Queue, size_bytes: usize) -> (KvWrites, usize) {
+        let generation = self.generation(queue.which);
+        let mut piece = KvWrites::with_capacity(size_bytes.min(generation.bytes.len()) + 256);
+        let mut next = queue.next;
+        while let Some(slot) = queue.slots.get(next)
+            && piece.size_bytes() < size_bytes
+        {
+            let record = generation.record(*slot);
+            piece.change(record.key, record.value);
+            next += 1;
+        }
+        (piece, next)
+    }
+
+    /// The store has a whole queue, and nothing was added to its generation meanwhile.
+    pub fn set_stored(&mut self, which: Which) {
+        let generation = match which {
+            Which::Current => &mut self.current,
+            Which::Previous => &mut self.previous,
+        };
+        generation.stored = generation.bytes.len();
+    }
+}
+
+/// One of the two generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The one that gathers changes. Whoever adds some loses its queues.
+    Current,
+    /// The one before.
+    Previous,
+}
+
+/// Changes of a generation in the order of their keys, and how far the store has them.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    which: Which,
+    slots: Vec<Slot>,
+    /// Number of the first change that the store does not have.
+    pub next: usize,
+}
+
+impl Queue {
+    /// Of which generation it is.
+    pub fn which(&self) -> Which {
+        self.which
+    }
+
+    /// Whether the store has all of it.
+    pub fn is_done(&self) -> bool {
+        self.next == self.slots.len()
     }
 }
 
@@ -253,9 +341,16 @@ mod tests {
 
     /// Brings the changes to a store.
     fn store(recent: &mut Recent, store: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
-        recent.turn();
+        recent.turn(1 << 20);
+        bring(recent, Which::Previous, store);
+    }
+
+    fn bring(recent: &mut Recent, which: Which, store: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
         let mut last: Option<Vec<u8>> = None;
-        for piece in recent.pieces() {
+        let mut queue = recent.queue(which);
+        while !queue.is_done() {
+            let (piece, next) = recent.piece(&queue, 40);
+            queue.next = next;
             assert!(!piece.is_empty());
             for (key, value) in piece.iter() {
                 assert!(last.as_deref() < Some(key), "not in order, or twice");
@@ -266,7 +361,7 @@ mod tests {
                 }
             }
         }
-        recent.set_stored();
+        recent.set_stored(which);
     }
 
     fn known(recent: &Recent, key: &[u8]) -> Option<Value> {
@@ -294,25 +389,64 @@ mod tests {
     }
 
     #[test]
+    fn the_store_gets_only_what_it_lacks_of_a_generation_that_goes_on() {
+        let mut recent = Recent::default();
+        let mut rows = BTreeMap::new();
+        add(&mut recent, b"a", Some(b"1"));
+        add(&mut recent, b"b", Some(b"1"));
+        bring(&mut recent, Which::Current, &mut rows);
+        rows.clear();
+        // Not in the place of what the store has.
+        add(&mut recent, b"b", Some(b"2"));
+        add(&mut recent, b"c", Some(b"3"));
+        add(&mut recent, b"c", None);
+        add(&mut recent, b"c", Some(b"4"));
+        assert!(recent.is_ahead());
+        bring(&mut recent, Which::Current, &mut rows);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(known(&recent, b"a"), Some(Some(b"1".to_vec())));
+        assert!(recent.queue(Which::Current).is_done());
+        store(&mut recent, &mut rows);
+        assert_eq!(rows.len(), 2);
+    }
+
+    #[test]
     fn many_changes_come_in_pieces() {
         let mut recent = Recent::default();
         for number in 0..10_000_u32 {
             add(&mut recent, &number.to_le_bytes(), Some(&[7; 100]));
         }
-        recent.turn();
-        let pieces: Vec<_> = recent.pieces().collect();
-        assert!(pieces.len() > 1);
-        assert!(
-            pieces
-                .iter()
-                .all(|piece| piece.size_bytes() < PIECE_BYTES + 200)
-        );
-        assert_eq!(pieces.iter().map(KvWrites::len).sum::<usize>(), 10_000);
+        recent.turn(1 << 20);
+        let (mut queue, mut count) = (recent.queue(Which::Previous), 0);
+        while !queue.is_done() {
+            let (piece, next) = recent.piece(&queue, 1_000);
+            assert!(piece.size_bytes() < 1_200);
+            assert_eq!(recent.piece(&queue, 1_000), (piece.clone(), next));
+            count += piece.len();
+            queue.next = next;
+        }
+        assert_eq!(count, 10_000);
+    }
+
+    #[test]
+    fn memory_from_better_times_is_given_back() {
+        let mut recent = Recent::default();
+        for number in 0..1_000_u32 {
+            add(&mut recent, &number.to_le_bytes(), Some(&[7; 100]));
+        }
+        let held = recent.held_bytes();
+        recent.turn(1_000);
+        recent.set_stored(Which::Previous);
+        assert_eq!(recent.held_bytes(), held);
+        recent.turn(1_000);
+        assert!(recent.held_bytes() < 1_000);
     }
 
     #[derive(Clone, Debug)]
     enum Step {
         Change(Vec<u8>, Value),
+        /// The store gets all, and the generation goes on, or ends.
+        Bring,
         Store,
     }
 
@@ -321,6 +455,7 @@ mod tests {
         let change = (bytes(0..10), prop::option::of(bytes(0..3)));
         let step = prop_oneof![
             9 => change.prop_map(|(key, value)| Step::Change(key, value)),
+            1 => Just(Step::Bring),
             1 => Just(Step::Store),
         ];
         prop::collection::vec(step, 0..200)
@@ -339,6 +474,11 @@ mod tests {
                             Some(value) => drop(model.insert(key, value)),
                             None => drop(model.remove(&key)),
                         }
+                    }
+                    Step::Bring => {
+                        bring(&mut recent, Which::Current, &mut rows);
+                        prop_assert_eq!(&rows, &model);
+                        prop_assert!(!recent.is_ahead());
                     }
                     Step::Store => {
                         store(&mut recent, &mut rows);

@@ -5,6 +5,7 @@
 //! open store then, and its changelog holds no change that the store does not get
 //! when it is opened. Opening replays the changelog from where the state file says.
 
+mod applying;
 mod marks;
 mod opening;
 #[cfg(test)]
@@ -24,8 +25,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::marks::{Mark, Marks};
 use crate::auto_increment::{NumberRange, Numbers, SequenceSource};
-use crate::pending::{Changes, Known, Pending};
+use crate::pending::{Known, Pending};
 use crate::put::{Prepared, PutMode, Stored, prepare};
+use crate::recent::Queue;
 use crate::state_file::TabletState;
 use crate::{
     KvEngine, KvError, KvSnapshot, KvStore, KvTable, OpenRows, Reach, RecentBudget, Result,
@@ -33,6 +35,14 @@ use crate::{
 
 /// Changelog offsets after which the store is flushed, so that a replay is short.
 const FLUSH_AFTER_OFFSETS: i64 = 1_000_000;
+/// A flush that was begun is given so long before another one is begun.
+const FLUSH_TAKES_MS: i64 = 10_000;
+/// A store whose checkpoints fail for so long is opened anew.
+const REOPEN_AFTER_MS: i64 = 30_000;
+/// What a full disk is called.
+const DISK_FULL: &str = "No space left on device";
+/// Bytes of changes that are put in order in no time.
+const SMALL_BYTES: usize = 128 << 10;
 /// Directory of the store, beside the state file.
 const STORE: &str = "db";
 /// Bytes of changes that may wait for their commit before puts are refused.
@@ -79,6 +89,12 @@ struct Writer {
     row_count: i64,
     numbers: Option<NumberRange>,
     pending: Pending,
+    /// Changes on their way to the store, and the mark that they make there.
+    turned: Option<(Queue, Mark)>,
+    /// A flush was begun of all up to this number, and when.
+    flushing: Option<(u64, i64)>,
+    /// Since when no checkpoint has succeeded.
+    failing_since_ms: Option<i64>,
     /// Writes of the store that the state file does not count yet.
     marks: Marks,
     /// What the state file says.
@@ -202,12 +218,12 @@ impl KvWriter<'_> {
         self.writer.failure.is_none() && self.tablet.is_open()
     }
 
-    /// Whether the store failed: it has to be opened anew.
-    pub fn has_failed(&mut self) -> bool {
+    /// Why the rows have to be opened anew, if they have failed.
+    pub fn failure(&mut self) -> Option<&KvError> {
         if self.tablet.damaged.swap(false, Ordering::Relaxed) {
             self.failed(&KvError::Damaged("a read found it".to_owned()));
         }
-        self.writer.failure.is_some()
+        self.writer.failure.as_ref()
     }
 
     /// The store is not to be used until it is opened anew, or built anew if it is
@@ -217,6 +233,15 @@ impl KvWriter<'_> {
         if let KvError::Damaged(reason) = error {
             self.writer.damage = Some(reason.clone());
         }
+    }
+
+    /// Whether a small put finds room for its changes: else many have to be put in order
+    /// first, which takes a while.
+    pub fn has_room(&self) -> bool {
+        self.rows().is_ok_and(|rows| {
+            let room = rows.room();
+            room <= SMALL_BYTES || rows.recent().size_bytes() + SMALL_BYTES <= room
+        })
     }
 
     /// Exclusive end of the changes that readers see.
@@ -269,6 +294,9 @@ impl KvWriter<'_> {
             let reason = format!("{} files wait for compaction", statistics.level0_files);
             return Err(KvError::Stalled(reason));
         }
+        // While it can be refused.
+        let room = rows.room();
+        self.make_room(&rows, batch.size_bytes().min(room), room)?;
         let writer = &mut *self.writer;
         let recent = rows.recent();
         let stored = Stored {
@@ -297,96 +325,6 @@ impl KvWriter<'_> {
             self.failed(error);
         }
         prepared
-    }
-
-    /// Takes over the changes of a batch that was appended and ends at `end_offset`.
-    /// They are applied at once if that is committed already.
-    ///
-    /// # Errors
-    /// The store failed; the changes are in the changelog and come back when it is
-    /// opened anew.
-    pub fn commit(&mut self, end_offset: i64, changes: Changes, committed: i64) -> Result<()> {
-        let rows = self.rows()?;
-        if end_offset <= committed && self.writer.pending.is_empty() {
-            return self.apply(&rows, end_offset, &changes);
-        }
-        self.writer.pending.push(end_offset, changes);
-        self.apply_until(committed).map(|_| ())
-    }
-
-    /// Applies what is committed. Returns the offset below which everything is
-    /// applied.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub fn apply_until(&mut self, committed: i64) -> Result<i64> {
-        let rows = self.rows()?;
-        let mut pending = std::mem::take(&mut self.writer.pending);
-        let mut outcome = Ok(());
-        while let Some((end_offset, changes)) = pending.oldest_until(committed) {
-            outcome = self.apply(&rows, end_offset, changes);
-            if outcome.is_err() {
-                break;
-            }
-            pending.pop();
-        }
-        if pending.is_empty() && outcome.is_ok() {
-            self.writer.applied = self.writer.applied.max(committed);
-        }
-        self.writer.pending = pending;
-        outcome.map(|()| self.writer.applied)
-    }
-
-    /// Lets readers see changes, which are the next ones of the changelog.
-    fn apply(&mut self, rows: &OpenRows, end_offset: i64, changes: &Changes) -> Result<()> {
-        if let Some(failure) = &self.writer.failure {
-            return Err(failure.clone());
-        }
-        let room = rows.room();
-        let gathers = changes.size_bytes() <= room;
-        let mut sequence = None;
-        if gathers {
-            rows.add(changes);
-        } else {
-            self.bring_to_store(rows)?;
-            rows.forget();
-            let written = rows.store().write(&changes.to_writes(), true);
-            sequence = Some(written.inspect_err(|error| self.failed(error))?);
-        }
-        self.writer.row_count += changes.row_delta();
-        self.writer.applied = end_offset;
-        match sequence {
-            Some(sequence) => self.mark(sequence),
-            None if changes.is_empty() && rows.is_stored() => {
-                self.mark(rows.store().last_sequence());
-            }
-            None if rows.recent().size_bytes() >= room => {
-                // They are applied, whatever becomes of the store: it is opened anew
-                // then, by whoever comes next.
-                let _ = self.bring_to_store(rows);
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Brings all changes that are applied to the store.
-    fn bring_to_store(&mut self, rows: &OpenRows) -> Result<()> {
-        let brought = rows.bring_to_store();
-        if let Some(sequence) = brought.inspect_err(|error| self.failed(error))? {
-            self.mark(sequence);
-        }
-        Ok(())
-    }
-
-    /// The store has all changes that are applied, of which the last has this number.
-    fn mark(&mut self, sequence: u64) {
-        let mark = Mark {
-            sequence,
-            offset: self.writer.applied,
-            row_count: self.writer.row_count,
-        };
-        self.writer.marks.push(mark);
     }
 
     /// Values of keys with what is pending included, in their order.
@@ -431,13 +369,19 @@ impl KvWriter<'_> {
         Ok(())
     }
 
-    /// Notes how far the store is durable; flushes it if that was long ago, by
-    /// changes or by time. To be called now and then: if nothing has changed since
-    /// the last call, the memory of recent changes is given back.
+    /// Notes how far the store is durable; begins a flush if that was long ago, by
+    /// changes or by time. To be called now and then: the next call notes what has
+    /// become durable meanwhile, and if nothing has changed since the last one, and
+    /// nobody has found anything there, the memory of recent changes is given back.
     ///
     /// # Errors
     /// The disk fails.
     pub fn checkpoint(&mut self, now_ms: i64, flush_interval_ms: i64) -> Result<()> {
+        let outcome = self.check(now_ms, flush_interval_ms);
+        self.checked(outcome, now_ms)
+    }
+
+    fn check(&mut self, now_ms: i64, flush_interval_ms: i64) -> Result<()> {
         if !self.tablet.is_open() {
             self.writer.noted_ms = now_ms;
             return Ok(());
@@ -445,8 +389,11 @@ impl KvWriter<'_> {
         let rows = self.rows()?;
         if !rows.have_changed() {
             self.bring_to_store(&rows)?;
-            rows.forget();
+            if !rows.are_worth_their_memory() {
+                rows.forget();
+            }
         }
+        self.note_durable(&**rows.store(), now_ms)?;
         if self.writer.marks.is_empty() && rows.is_stored() {
             self.writer.noted_ms = now_ms;
             return Ok(());
@@ -455,19 +402,41 @@ impl KvWriter<'_> {
         if behind >= FLUSH_AFTER_OFFSETS
             || now_ms.saturating_sub(self.writer.noted_ms) >= flush_interval_ms
         {
+            let durable = rows.store().durable_sequence();
+            if let Some((end, since_ms)) = self.writer.flushing
+                && durable < end
+                && (0..FLUSH_TAKES_MS).contains(&now_ms.saturating_sub(since_ms))
+            {
+                return Ok(());
+            }
+            // Nobody who wants to change rows is to wait for the disk.
             self.bring_to_store(&rows)?;
-            self.flush(&**rows.store())?;
+            self.flush(&**rows.store(), false)?;
+            self.writer.flushing = Some((rows.store().last_sequence(), now_ms));
+            self.note_durable(&**rows.store(), now_ms)?;
         }
-        self.note_durable(&**rows.store(), now_ms)
+        Ok(())
     }
 
-    fn flush(&mut self, store: &dyn KvStore) -> Result<()> {
+    /// Takes note whether a checkpoint succeeded. A store that has failed for long does
+    /// so until it is opened anew, unless the disk is full: it can be read meanwhile.
+    fn checked(&mut self, outcome: Result<()>, now_ms: i64) -> Result<()> {
+        let Err(error @ KvError::Storage(reason)) = &outcome else {
+            self.writer.failing_since_ms = None;
+            return outcome;
+        };
+        let since_ms = *self.writer.failing_since_ms.get_or_insert(now_ms);
+        if now_ms.saturating_sub(since_ms) >= REOPEN_AFTER_MS && !reason.contains(DISK_FULL) {
+            self.failed(error);
+        }
+        outcome
+    }
+
+    fn flush(&mut self, store: &dyn KvStore, wait: bool) -> Result<()> {
         // A full disk may have room later, and what is there can be read; damage stays.
-        store.flush().inspect_err(|error| {
-            if matches!(error, KvError::Damaged(_)) {
-                self.failed(error);
-            }
-        })
+        store
+            .flush(wait)
+            .inspect_err(|error| self.failed_if_damaged(error))
     }
 
     fn note_durable(&mut self, store: &dyn KvStore, now_ms: i64) -> Result<()> {
@@ -476,7 +445,7 @@ impl KvWriter<'_> {
             numbers: self.writer.numbers,
             ..self.writer.noted
         };
-        if let Some(mark) = self.writer.marks.take_until(durable) {
+        if let Some(mark) = self.writer.marks.until(durable) {
             state.offset = mark.offset;
             state.row_count = mark.row_count;
             state.sequence = mark.sequence;
@@ -485,6 +454,7 @@ impl KvWriter<'_> {
             self.note(state)?;
             self.writer.noted_ms = now_ms;
         }
+        self.writer.marks.forget_until(durable);
         Ok(())
     }
 
@@ -515,26 +485,36 @@ impl KvWriter<'_> {
         };
         self.bring_to_store(&rows)?;
         if !self.writer.marks.is_empty() {
-            self.flush(&**rows.store())?;
+            self.flush(&**rows.store(), true)?;
             self.note_durable(&**rows.store(), now_ms)?;
+        }
+        drop(rows);
+        if !self.drop_store() {
+            return Ok(false);
+        }
+        if self.writer.noted.offset < self.writer.applied {
+            // The files may hold more than the state says.
+            return Ok(true);
         }
         let state = TabletState {
             numbers: self.writer.numbers,
             boot: 0,
             ..self.writer.noted
         };
-        self.note(state)?;
-        drop(rows);
-        Ok(self.drop_store())
+        // Without it the store is taken for one that was open when the machine stopped:
+        // it may be built anew, and nothing is lost.
+        let _ = self.note(state);
+        Ok(true)
     }
 
     fn drop_store(&mut self) -> bool {
         let mut rows = self.tablet.rows.write();
         // Whoever reads now has a reference of his own, and gets no new one.
-        let is_read = |rows: &Arc<OpenRows>| {
-            Arc::strong_count(rows) > 1 || Arc::strong_count(rows.store()) > 1
-        };
-        if rows.as_ref().is_some_and(is_read) {
+        let is_read = rows.as_mut().is_some_and(|rows| match Arc::get_mut(rows) {
+            None => true,
+            Some(rows) => Arc::strong_count(rows.store()) > 1,
+        });
+        if is_read {
             return false;
         }
         let closed = rows.take();
@@ -542,6 +522,9 @@ impl KvWriter<'_> {
         drop(rows);
         drop(closed);
         self.writer.pending.clear();
+        self.writer.turned = None;
+        self.writer.flushing = None;
+        self.writer.failing_since_ms = None;
         self.writer.marks.clear();
         self.writer.failure = None;
         true

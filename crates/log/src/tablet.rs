@@ -378,7 +378,7 @@ impl LogTablet {
     pub fn release_idle_handles(&self, now_ms: i64, idle_ms: i64) {
         let mut writer = self.writer.lock();
         let idle = !(0..idle_ms).contains(&(now_ms - writer.last_append_ms));
-        if idle && !writer.tail_dirty && !self.sync_wanted(&writer, now_ms) {
+        if idle && !self.sync_wanted(&writer, now_ms) {
             for unsynced in &mut writer.unsynced.segments {
                 unsynced.file = None;
             }

@@ -66,6 +66,37 @@ pub fn leftovers(
     Ok(found)
 }
 
+/// The directories of tables and partitions whose ids are not below these, which are
+/// the next ones that the catalog gives out. It cannot be the catalog that they were
+/// made with.
+///
+/// # Errors
+/// A directory cannot be listed.
+pub fn unheard_of(
+    files: &dyn FileSystem,
+    root: &Path,
+    next_table: TableId,
+    next_partition: PartitionId,
+) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for table in directories(files, root, 't')? {
+        if number(&table) >= next_table.0 {
+            found.push(table);
+            continue;
+        }
+        let partitions = directories(files, &table, 'p')?.into_iter();
+        found.extend(partitions.filter(|path| number(path) >= next_partition.0));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The number in a name that [`directories`] gave; the largest if it is larger.
+fn number(path: &Path) -> i64 {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name[1..].parse().unwrap_or(i64::MAX)
+}
+
 /// Removes a directory with the files in it. The next start repeats what fails.
 ///
 /// # Errors
@@ -131,5 +162,25 @@ mod tests {
         assert!(!root.join("t3").exists());
         let none = leftovers(&RealFileSystem, &root.join("none"), &wanted).expect("lists");
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn what_the_catalog_never_gave_out_is_found() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path();
+        let large = "t99999999999999999999";
+        for path in ["t0/b0", "t1/p3/b0", "t1/p4/b0", "t2/b0", "tmp", "x2", large] {
+            std::fs::create_dir_all(root.join(path)).expect("creates");
+        }
+        let found = |table, partition| {
+            let ids = (TableId(table), PartitionId(partition));
+            unheard_of(&RealFileSystem, root, ids.0, ids.1).expect("lists")
+        };
+        assert_eq!(found(3, 5), [root.join(large)]);
+        assert_eq!(
+            found(2, 4),
+            [root.join("t1/p4"), root.join("t2"), root.join(large)]
+        );
+        assert_eq!(found(0, 0).len(), 4);
     }
 }

@@ -155,6 +155,8 @@ impl MetricSource for TabletMetrics {
         let mut root = |name: &str, value: f64| {
             out.gauge(&format!("tabletserver_{name}"), &base, value);
         };
+        let recent = self.replicas.recent_rows_bytes();
+        root("recentRowsBytes", recent as f64);
         root("messagesInPerSecond", self.server.messages_in.rate());
         root("bytesInPerSecond", self.server.bytes_in.rate());
         root("bytesOutPerSecond", self.server.bytes_out.rate());

@@ -230,6 +230,30 @@ impl Replicas {
             .store(minimum, Ordering::Relaxed);
     }
 
+    /// Memory of rows that changed last, over all buckets.
+    pub fn recent_rows_bytes(&self) -> usize {
+        self.rows.resources.recent.held_bytes()
+    }
+
+    /// Directories of tables and partitions that the catalog cannot have made, as it
+    /// has not come to these ids yet: it is not the one that belongs to the data.
+    /// [`open_all`](Self::open_all) would take them for what dropped tables left.
+    ///
+    /// # Errors
+    /// A directory cannot be read.
+    pub fn unheard_of(
+        &self,
+        next_table: TableId,
+        next_partition: PartitionId,
+    ) -> std::io::Result<Vec<PathBuf>> {
+        let files = self.resources.file_system().as_ref();
+        let mut found = log_dirs::unheard_of(files, &self.log_dir, next_table, next_partition)?;
+        let files = self.rows.resources.files.as_ref();
+        let rows = log_dirs::unheard_of(files, &self.rows.dir, next_table, next_partition)?;
+        found.extend(rows);
+        Ok(found)
+    }
+
     /// Opens the logs of everything in the catalog, several at a time, and
     /// removes the directories of what is gone. Returns the number of replicas.
     ///

@@ -104,6 +104,8 @@ pub struct Replica {
     rows: Option<KvTablet>,
     /// Requests that wait for the rows.
     waiting_for_rows: AtomicUsize,
+    /// Those of them that want to read in the order of keys.
+    waiting_for_views: AtomicUsize,
     /// Why the rows could not be opened, and until when nobody tries again.
     unopenable: Mutex<Option<(i64, Refusal)>>,
     /// Whether the rows are to be brought up to what is committed by another thread.
@@ -182,6 +184,7 @@ impl Replica {
             log: RwLock::new(log),
             rows,
             waiting_for_rows: AtomicUsize::new(0),
+            waiting_for_views: AtomicUsize::new(0),
             unopenable: Mutex::default(),
             apply_queued: AtomicBool::new(false),
             state: Mutex::new(state),

@@ -45,9 +45,14 @@ pub struct LookupArguments {
     singles: usize,
 }
 
+/// Longer than a server keeps rows that nobody asks for ahead of the store.
+const REST: Duration = Duration::from_secs(4);
+
 struct Round {
     floor: Usage,
+    /// Of rows at rest, and of rows that have just been written.
     ours: Usage,
+    recent: Usage,
     redis: Option<Usage>,
     /// Times of single lookups, sorted.
     singles: Vec<Duration>,
@@ -60,7 +65,8 @@ impl Workload for LookupArguments {
             "load",
             format!(
                 "{} lookups of random keys among {} in {BUCKETS} buckets, {} keys a request, {} \
-                 requests in flight, 1 connection; then {} single ones, one at a time",
+                 requests in flight, 1 connection; then {} single ones, one at a time; all that \
+                 of rows at rest, and the first part again of rows just written",
                 self.lookups, self.rows, self.keys, self.window, self.singles
             ),
         );
@@ -116,6 +122,26 @@ impl Workload for LookupArguments {
                 "Redis CPU of 300,000 lookups",
                 "s",
                 &|round| redis(round).cpu_seconds * 300_000.0 / count,
+                None,
+            );
+        }
+        add(
+            "rows just written: rate",
+            "M/s",
+            &|r| count / 1e6 / r.recent.seconds,
+            None,
+        );
+        add(
+            "rows just written: CPU, 300,000",
+            "s",
+            &|round| round.recent.cpu_seconds * 300_000.0 / count,
+            None,
+        );
+        if rounds.iter().all(|round| round.redis.is_some()) {
+            add(
+                "rows just written: rate / Redis",
+                "",
+                &|r| r.redis.unwrap_or_default().seconds / r.recent.seconds,
                 None,
             );
         }
@@ -234,6 +260,7 @@ impl LookupArguments {
             lookup_request(table.table_id, i32::try_from(*bucket)?, keys)
         };
         let frames: Vec<Frame> = requests.iter().map(request).collect::<Result<_>>()?;
+        pause(REST);
         let warm = &frames[..frames.len().min(100)];
         self.pump(&mut connection, warm)?;
         let (ours, found) = Usage::of(&server, || self.pump(&mut connection, &frames))?;
@@ -251,10 +278,14 @@ impl LookupArguments {
             ensure!(count_found(body)? == 1, "key {id} is not found");
         }
         singles.sort_unstable();
+        upsert::pump(&mut connection, &load, 16)?;
+        let (recent, found) = Usage::of(&server, || self.pump(&mut connection, &frames))?;
+        ensure!(found == frames.len() * self.keys, "{found} rows found");
         server.kill()?;
         Ok(Round {
             floor: Usage::default(),
             ours,
+            recent,
             redis: None,
             singles,
         })

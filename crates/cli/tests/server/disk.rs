@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use mainstem_testkit::{
-    BatchBytes, BatchSource, Client, Server, ServerOptions, Table, ab, log_table,
+    BatchBytes, BatchSource, Client, Server, ServerOptions, Table, ab, failed_start, log_table,
 };
 use mainstem_types::TypeKind;
 
@@ -323,6 +323,45 @@ fn writers_are_known_again_whatever_is_left_of_their_checkpoint() {
     }
 }
 
+/// It must not take all tables for dropped ones.
+#[test]
+fn a_start_without_the_metadata_or_with_an_old_copy_is_refused_and_nothing_is_lost() {
+    let mut server = durable().start();
+    server.stop();
+    let metadata = server.data_dir().join("meta.redb");
+    let copies = tempfile::tempdir().expect("a directory");
+    let old = copies.path().join("old");
+    std::fs::copy(&metadata, &old).expect("copied");
+    server.start_again();
+    let mut client = server.client();
+    let table = client.create_table("fluss.t", &ab(1));
+    client
+        .append(&table, 0, &table.source().numbers(0..3))
+        .expect("appended");
+    server.stop();
+    let right = copies.path().join("right");
+    std::fs::rename(&metadata, &right).expect("moved");
+    for number in 0..3 {
+        if number == 2 {
+            std::fs::copy(&old, &metadata).expect("copied");
+        }
+        let (status, errors) = failed_start(&durable(), &server.data_dir());
+        assert_eq!(status.code(), Some(1), "{errors}");
+        let named = format!(
+            "does not know {}",
+            server.data_dir().join("log/t").display()
+        );
+        assert!(
+            errors.contains("meta.redb") && errors.contains(&named),
+            "{errors}"
+        );
+    }
+    std::fs::copy(&right, &metadata).expect("copied");
+    server.start_again();
+    let mut client = server.client();
+    assert_eq!(numbers(&all_rows(&mut client, &table, 0)), [0, 1, 2]);
+}
+
 /// Known failure B036.
 #[test]
 fn what_a_dropped_table_left_on_the_disk_is_removed_by_the_next_start() {
@@ -333,6 +372,14 @@ fn what_a_dropped_table_left_on_the_disk_is_removed_by_the_next_start() {
         log_table(&[("a", TypeKind::Int), ("b", TypeKind::String)], 1).partitioned_by(["b"]);
     let parted = client.create_table("fluss.parted", &parted);
     let partition = client.create_partition(&parted, &[("b", "one")]);
+    let gone = client.create_table("fluss.gone", &ab(1));
+    let gone_parted = client.create_table(
+        "fluss.gone-parted",
+        &log_table(&[("a", TypeKind::Int), ("b", TypeKind::String)], 1).partitioned_by(["b"]),
+    );
+    let gone_partition = client.create_partition(&gone_parted, &[("b", "one")]);
+    client.drop_table("fluss.gone");
+    client.drop_table("fluss.gone-parted");
     client
         .append(&table, 0, &table.source().numbers(0..3))
         .expect("appended");
@@ -342,9 +389,9 @@ fn what_a_dropped_table_left_on_the_disk_is_removed_by_the_next_start() {
     server.stop();
     let live = server.bucket_dir(table.id, None, 0);
     let leftovers = [
-        server.bucket_dir(900, None, 0),
+        server.bucket_dir(gone.id, None, 0),
         server.bucket_dir(table.id, None, 5),
-        server.bucket_dir(parted.id, Some(900), 0),
+        server.bucket_dir(parted.id, Some(gone_partition), 0),
     ];
     for dir in &leftovers {
         std::fs::create_dir_all(dir).expect("created");
@@ -354,14 +401,16 @@ fn what_a_dropped_table_left_on_the_disk_is_removed_by_the_next_start() {
         }
         std::fs::write(dir.join("00000000000000000009.log"), [0xAB; 500]).expect("written");
     }
-    std::fs::create_dir_all(server.data_dir().join("log/t901/p3")).expect("created");
+    let empty = server.bucket_dir(gone_parted.id, Some(gone_partition), 0);
+    std::fs::create_dir_all(empty.parent().expect("that of a partition")).expect("created");
     server.start_again();
     for dir in &leftovers {
         assert!(!dir.exists(), "{}", dir.display());
     }
     assert!(
-        !server.data_dir().join("log/t900").exists()
-            && !server.data_dir().join("log/t901").exists()
+        [gone.id, gone_parted.id]
+            .iter()
+            .all(|id| !server.data_dir().join(format!("log/t{id}")).exists())
     );
     let mut client = server.client();
     assert_eq!(numbers(&all_rows(&mut client, &table, 0)), [0, 1, 2]);

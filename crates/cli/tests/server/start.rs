@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 
-use mainstem_testkit::{Client, ServerOptions, failed_start, until};
+use mainstem_testkit::{Client, ServerOptions, ab, failed_start, until};
 
 use crate::support::{assert_all_right, quick};
 
@@ -79,6 +79,23 @@ fn a_data_directory_that_cannot_be_used_is_named() {
             &[&names(&log_in_the_way)],
         ),
     ]);
+}
+
+/// It refuses them only when it opens a store, which must not be taken for damage.
+#[test]
+fn values_that_rocksdb_does_not_open_a_store_with_are_refused_before_any_is_opened() {
+    let mut server = quick().start();
+    server.client().create_table("fluss.t", &ab(1));
+    server.stop();
+    let data_dir = server.data_dir();
+    check(&[(
+        "blocks beyond what RocksDB can have",
+        quick().with("kv.rocksdb.block.blocksize", "8gb"),
+        &data_dir,
+        &["kv.rocksdb", "block size"],
+    )]);
+    assert!(!data_dir.join("kv/probe").exists());
+    server.start_again();
 }
 
 #[test]

@@ -135,7 +135,7 @@ pub fn what_was_written_is_read(subject: &Subject) {
         assert_eq!(get(&*store, b"a"), None);
         assert_eq!(get(&*store, b"b"), Some(stored(b"2")));
         assert_eq!(get(&*store, b"c"), None);
-        store.flush().unwrap();
+        store.flush(true).unwrap();
     }
     put(&*store, &[(b"a", b"3")]);
     delete(&*store, b"b");
@@ -172,7 +172,7 @@ pub fn keys_are_found_in_any_order_and_more_than_once(subject: &Subject) {
     ];
     for _ in 0..2 {
         assert_eq!(multi_get(&*store, &[b"c", b"x", b"a", b"c", b"b"]), wanted);
-        store.flush().unwrap();
+        store.flush(true).unwrap();
     }
     let many: Vec<Vec<u8>> = (0..1_000_u32)
         .map(|number| number.to_be_bytes().to_vec())
@@ -211,7 +211,7 @@ pub fn sequence_numbers_grow_by_one_with_every_change(subject: &Subject) {
     assert_eq!(delete(&*store, b"not there"), start + 3);
     assert_eq!(store.last_sequence(), start + 3);
     assert!(store.durable_sequence() <= start + 3);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     assert_eq!(store.last_sequence(), start + 3);
     assert_eq!(store.durable_sequence(), start + 3);
 }
@@ -234,7 +234,7 @@ pub fn empty_and_long_keys_and_rows_are_kept(subject: &Subject) {
         (long_key.clone(), stored(b"k")),
     ];
     assert!(entries(&store) == wanted);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     drop(store);
     let store = subject.open();
     assert!(entries(&store) == wanted);
@@ -255,7 +255,7 @@ pub fn a_snapshot_does_not_see_later_writes(subject: &Subject) {
     let old = vec![(b"a".to_vec(), stored(b"1")), (b"b".to_vec(), stored(b"1"))];
     for _ in 0..2 {
         assert_eq!(entries_from(&mut *before, b""), old);
-        store.flush().unwrap();
+        store.flush(true).unwrap();
         put(&*store, &[(b"a", b"3")]);
     }
     assert_eq!(entries(&store).len(), 3);
@@ -268,7 +268,7 @@ pub fn a_snapshot_goes_through_keys_in_byte_order(subject: &Subject) {
     for (at, key) in keys.iter().enumerate().rev() {
         put(&*store, &[(key, &[at as u8])]);
         if at == 3 {
-            store.flush().unwrap();
+            store.flush(true).unwrap();
         }
     }
     let mut snapshot = store.clone().snapshot();
@@ -318,7 +318,7 @@ pub fn a_read_sees_whole_writes(subject: &Subject) {
         for round in 1..2_000 {
             write(round);
             if round % 500 == 0 {
-                store.flush().unwrap();
+                store.flush(true).unwrap();
             }
         }
         done.store(true, Ordering::Release);
@@ -330,12 +330,12 @@ pub fn a_read_sees_whole_writes(subject: &Subject) {
 pub fn what_was_flushed_survives_closing(subject: &Subject) {
     let store = subject.open();
     put(&*store, &[(b"a", b"1"), (b"b", b"1")]);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     delete(&*store, b"a");
     let last = put(&*store, &[(b"b", b"2")]);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     assert_eq!(store.durable_sequence(), last);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     drop(store);
     let store = subject.open();
     assert_eq!(entries(&store), [(b"b".to_vec(), stored(b"2"))]);
@@ -345,7 +345,7 @@ pub fn what_was_flushed_survives_closing(subject: &Subject) {
         "nothing of what is there can be lost"
     );
     put(&*store, &[(b"c", b"3")]);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     drop(store);
     assert_eq!(entries(&subject.open()).len(), 2);
 }
@@ -360,7 +360,7 @@ pub fn closing_keeps_a_prefix_not_shorter_than_the_durable_one(subject: &Subject
         for number in 0..10_u8 {
             ends.push(put(&*store, &[(&[number], b"row"), (b"last", &[number])]));
             if flushed_after == Some(number) {
-                store.flush().unwrap();
+                store.flush(true).unwrap();
             }
         }
         let durable = store.durable_sequence();
@@ -393,7 +393,7 @@ pub fn a_read_of_memory_is_right_or_given_up(subject: &Subject) {
         writes.put(key, 1, key);
     }
     store.write(&writes, true).unwrap();
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     drop(store);
     let store = subject.open();
     let all: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
@@ -428,7 +428,7 @@ pub fn a_destroyed_store_is_empty_afterwards(subject: &Subject) {
     engine.destroy(&subject.dir).unwrap();
     let store = engine.open(&subject.dir).unwrap();
     put(&*store, &[(b"a", b"1")]);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     drop(store);
     engine.destroy(&subject.dir).unwrap();
     assert!(!subject.dir.exists());
@@ -446,7 +446,7 @@ pub fn sizes_follow_the_content(subject: &Subject) {
     let buffered = store.statistics();
     assert!(buffered.write_buffer_bytes >= empty + 100_000);
     assert!(buffered.level0_slowdown_trigger > buffered.level0_files);
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     let flushed = store.statistics();
     assert!(flushed.write_buffer_bytes < buffered.write_buffer_bytes);
     assert!(flushed.file_bytes > 0);
@@ -495,7 +495,7 @@ impl<'a> Random<'a> {
                 14..16 => self.scan(),
                 16 => self.take_snapshot(),
                 17 => self.check_snapshot(),
-                18 => self.store().flush().unwrap(),
+                18 => self.store().flush(true).unwrap(),
                 _ => self.reopen(),
             }
         }
@@ -572,7 +572,7 @@ impl<'a> Random<'a> {
 
     fn reopen(&mut self) {
         self.snapshots.clear();
-        self.store().flush().unwrap();
+        self.store().flush(true).unwrap();
         // The old one is closed before the new one is opened.
         self.store = None;
         self.store = Some(self.subject.open());

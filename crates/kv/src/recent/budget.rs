@@ -69,6 +69,12 @@ impl Share {
         (budget.bytes / GENERATIONS / (others + 1) / of * used).min(GENERATION_BYTES_MAX)
     }
 
+    /// Whether the tablet holds no more than its part.
+    pub fn is_fair(&self) -> bool {
+        let holders = self.budget.holders.load(Ordering::Relaxed).max(1);
+        self.held.load(Ordering::Relaxed) <= self.budget.bytes / holders
+    }
+
     /// Takes note of what the tablet holds now. By whoever changes its rows, of whom
     /// there is one.
     pub fn hold(&self, bytes: usize) {
@@ -104,6 +110,7 @@ mod tests {
         assert_eq!(shares[1].generation_bytes(), 200);
         shares[1].hold(400);
         assert_eq!(shares[1].generation_bytes(), 0);
+        assert!(!shares[0].is_fair() && shares[1].is_fair());
         shares[0].hold(400);
         assert_eq!(shares[0].generation_bytes(), 200);
         assert_eq!(budget.held_bytes(), 800);

@@ -38,14 +38,19 @@ impl Marks {
         }
     }
 
-    /// Takes out those of writes up to a sequence number; returns the newest of them.
-    pub fn take_until(&mut self, sequence: u64) -> Option<Mark> {
+    /// The newest of writes up to a sequence number.
+    pub fn until(&self, sequence: u64) -> Option<Mark> {
         let done = self.0.partition_point(|mark| mark.sequence <= sequence);
-        self.0.drain(..done).next_back()
+        done.checked_sub(1).map(|last| self.0[last])
+    }
+
+    /// Takes out those of writes up to a sequence number: they have been noted.
+    pub fn forget_until(&mut self, sequence: u64) {
+        let done = self.0.partition_point(|mark| mark.sequence <= sequence);
+        self.0.drain(..done);
     }
 
     /// Offset of the newest.
-    #[cfg(test)]
     pub fn newest_offset(&self) -> Option<i64> {
         self.0.back().map(|mark| mark.offset)
     }
@@ -82,7 +87,8 @@ mod tests {
             assert!(marks.0.len() <= MARKS_MAX);
         }
         assert!(marks.0.len() >= MARKS_MAX / 2);
-        let taken = marks.take_until(9_000).unwrap();
+        let taken = marks.until(9_000).unwrap();
+        marks.forget_until(9_000);
         assert!(
             taken.sequence <= 9_000 && taken.sequence > 8_900,
             "{taken:?}"

@@ -15,7 +15,10 @@ use crate::state_file::TabletState;
 use crate::{KvError, KvStore, KvTable, OpenRows, Result};
 
 /// Bytes of changes that a replay applies at once.
-const REPLAY_BYTES: usize = 1 << 20;
+const REPLAY_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
+
+/// Changelog offsets after which a replay notes how far it is.
+const NOTED_EVERY_OFFSETS: i64 = if cfg!(test) { 40 } else { 5_000_000 };
 
 /// What opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +59,9 @@ impl KvWriter<'_> {
         }
         let (store, state, rebuilt) = self.find_store(changelog)?;
         self.writer.pending.clear();
+        self.writer.turned = None;
+        self.writer.flushing = None;
+        self.writer.failing_since_ms = None;
         self.writer.marks.clear();
         self.writer.applied = state.offset;
         self.writer.row_count = state.row_count;
@@ -67,15 +73,13 @@ impl KvWriter<'_> {
         let hasher = self.writer.pending.hasher().clone();
         let recent = self.tablet.resources.recent.clone();
         let rows = OpenRows::new(store, hasher, recent);
-        self.replay(table, changelog, &rows)?;
-        if let Some(failure) = self.writer.failure.take() {
-            return Err(failure);
-        }
+        // Before the state says of any record more that the store has it.
         let opened = TabletState {
             boot: self.tablet.resources.volatile_boot.unwrap_or(0),
             ..self.writer.noted
         };
         self.note(opened)?;
+        self.replay(table, changelog, &rows)?;
         *self.tablet.rows.write() = Some(Arc::new(rows));
         Ok(Some(OpeningReport {
             replayed_from: state.offset,
@@ -96,7 +100,24 @@ impl KvWriter<'_> {
         let rows = self.rows()?;
         self.writer.pending.clear();
         let replayed = self.replay(table, changelog, &rows);
-        replayed.inspect_err(|error| self.failed(error))
+        // What is damaged here is not the store.
+        replayed.inspect_err(|error| self.writer.failure = Some(error.clone()))
+    }
+
+    /// Sees to it, now and then, that what was replayed is not replayed again.
+    fn note_progress(&mut self, rows: &OpenRows) -> Result<()> {
+        let now_ms = self.writer.noted_ms;
+        let behind = |writer: &Self| writer.writer.applied - writer.writer.noted.offset;
+        if behind(self) < NOTED_EVERY_OFFSETS {
+            return Ok(());
+        }
+        self.note_durable(&**rows.store(), now_ms)?;
+        if behind(self) >= NOTED_EVERY_OFFSETS {
+            self.bring_to_store(rows)?;
+            self.flush(&**rows.store(), true)?;
+            self.note_durable(&**rows.store(), now_ms)?;
+        }
+        Ok(())
     }
 
     /// The store and what is known of it; a new one if the old is of no use.
@@ -154,7 +175,8 @@ impl KvWriter<'_> {
         } = state;
         let (start, end) = (changelog.start_offset(), changelog.end_offset());
         let holds = format!("it holds changes up to {offset}");
-        // Of a damaged changelog the store has the better copy: it is served as it is.
+        // Of a damaged changelog the store has the better copy: it is served as it is. If
+        // it got some changes beyond its offset before a crash, these are there as well.
         if offset > end && changelog.is_whole() {
             return Ok(Err(format!("{holds}, the changelog ends at {end}")));
         }
@@ -207,6 +229,9 @@ impl KvWriter<'_> {
             let gathers = changes.size_bytes() < REPLAY_BYTES;
             if end > self.writer.applied && !(is_committed && gathers) {
                 self.apply(rows, end, &std::mem::take(&mut changes))?;
+                self.writer.numbers = numbers;
+                // A replay may take minutes: the next one is to begin where this one ends.
+                self.note_progress(rows)?;
             }
             let pending = &self.writer.pending;
             let delta = replay.read(batch, from, &mut numbers, &mut |change| match change {

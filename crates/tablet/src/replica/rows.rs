@@ -32,6 +32,9 @@ const REPLAY_READ_BYTES: u64 = 16 << 20;
 
 /// Requests that may wait for rows that are being opened.
 const WAITING_MAX: usize = 16;
+/// Requests that may wait to bring the last changes of a bucket where they can be read
+/// in order. Each keeps a thread, and whoever changes the rows may need long.
+const VIEWS_WAITING_MAX: usize = 32;
 /// How long a request waits for rows that others have.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// After the rows could not be opened, requests are refused for so long.
@@ -109,6 +112,10 @@ impl Replica {
         if let Some(snapshot) = self.opened_rows()?.snapshot() {
             return Ok(snapshot);
         }
+        let waiting = Waiting::begin(&self.waiting_for_views);
+        if waiting.before >= VIEWS_WAITING_MAX {
+            return Err(Refusal::new(11, "others wait for these rows: try again"));
+        }
         let (snapshot, _) = self.lock_rows()?.0.snapshot()?;
         Ok(snapshot)
     }
@@ -156,11 +163,11 @@ impl Replica {
         self.rows.as_ref().is_some_and(KvTablet::is_open)
     }
 
-    /// Whether a put can begin without opening anything, and without a wait for
-    /// somebody else.
+    /// Whether a small put can begin without opening anything, without a wait for
+    /// somebody else, and without much work for those before it.
     pub fn rows_are_ready(&self) -> bool {
         let writer = self.rows.as_ref().and_then(KvTablet::try_lock);
-        writer.is_some_and(|writer| writer.is_open())
+        writer.is_some_and(|writer| writer.is_open() && writer.has_room())
     }
 
     fn open_locked(&self, writer: &mut KvWriter<'_>, table: &KvTable) -> Result<(), Refusal> {
@@ -168,6 +175,9 @@ impl Replica {
             // Takes note that they are used.
             self.open_rows()?;
             return Ok(());
+        }
+        if let Some(error) = writer.failure() {
+            error!(bucket = %self.bucket, %error, "the rows have failed; opening them anew");
         }
         // Again, now that the rows are locked: they may have been removed meanwhile.
         self.check_leader()?;
@@ -403,7 +413,7 @@ impl Replica {
         let Some(mut writer) = rows.try_lock() else {
             return;
         };
-        if writer.has_failed() {
+        if writer.failure().is_some() {
             // They keep the store from being closed.
             close_scans(&self.bucket);
             *self.unopenable.lock() = None;

@@ -130,9 +130,9 @@ impl KvStore for FaultyStore {
         })
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, wait: bool) -> Result<()> {
         self.plan.change()?;
-        self.inner.flush()
+        self.inner.flush(wait)
     }
 
     fn last_sequence(&self) -> u64 {

@@ -62,6 +62,13 @@ fn a_look_at_all_rows_brings_them_to_the_store() {
     assert!(!rows.is_stored() && rows.snapshot().is_none());
     assert_eq!(bucket.content().len(), 1);
     assert!(rows.is_stored() && rows.snapshot().is_some());
+    // They stay in memory, and the next look brings what has changed since.
+    assert!(!rows.recent().is_empty());
+    bucket.rows(&["1,b", "2,c"]);
+    let before = bucket.plan.changing_calls();
+    assert_eq!(bucket.content().len(), 2);
+    assert_eq!(bucket.plan.changing_calls() - before, 1);
+    bucket.check_rebuild();
 }
 
 #[test]
@@ -78,11 +85,26 @@ fn memory_is_given_back_when_nothing_changes() {
     assert_eq!(bucket.recent.held_bytes(), 0);
     assert!(bucket.is_stored());
     assert_eq!(bucket.lookup("1"), "1,a");
+    // What is looked up stays, as long as it is.
+    bucket.rows(&["2,b"]);
+    bucket.checkpoint();
+    for _ in 0..3 {
+        assert_eq!(bucket.lookup("2"), "2,b");
+        bucket.checkpoint();
+        assert!(bucket.recent.held_bytes() > 0 && bucket.is_stored());
+    }
+    bucket.lookup("1");
+    bucket.checkpoint();
+    assert_eq!(bucket.recent.held_bytes(), 0);
     bucket.rows(&["3,c"]);
     bucket.restart();
     assert_eq!(bucket.recent.held_bytes(), 0);
     let report = bucket.open().unwrap().unwrap();
-    assert_eq!(report.replayed_from, 3, "all was stored when it was closed");
+    let end = bucket.end_offset();
+    assert_eq!(
+        report.replayed_from, end,
+        "all was stored when it was closed"
+    );
 }
 
 #[test]
@@ -123,28 +145,145 @@ fn full_memory_goes_to_the_store_and_no_more_is_held_than_allowed() {
 }
 
 #[test]
-fn a_put_that_is_in_memory_is_good_although_the_store_fails_behind_it() {
-    let mut bucket = Bucket::new(schema_a(), &[]).with_recent_rows(6_000);
+fn while_the_disk_fails_there_is_room_for_some_changes_and_the_rest_is_refused_unharmed() {
+    let mut bucket = Bucket::new(schema_a(), &[]).with_recent_rows(12_000);
     bucket.rows(&["1,a"]);
-    bucket.rows(&[&format!("1,{}", "y".repeat(300))]);
     bucket.plan.fail(true);
-    // Not larger than what may gather, and with it the memory is full.
-    let text = "x".repeat(1_900);
-    bucket.rows(&[&format!("2,{text}")]);
-    let rows = bucket.tablet.rows(0).unwrap();
-    let key = bucket.key(&super::text::row(bucket.table.latest_schema(), "2,x"));
-    let mut found = None;
-    rows.multi_get(&[&key], Reach::Disk, &mut |_, value| {
-        found = value.map(|value| bucket.text(value));
-    })
-    .unwrap();
-    assert_eq!(found, Some(format!("2,{text}")));
-    drop(rows);
-    let error = bucket.try_put(Put::new(&["3,c"])).unwrap_err();
+    let text = "x".repeat(1_000);
+    let mut taken = 0;
+    let error = loop {
+        match bucket.try_put(Put::new(&[&format!("{},{text}", 2 + taken)])) {
+            Ok(_) => taken += 1,
+            Err(error) => break error,
+        }
+    };
     assert!(matches!(error, KvError::Storage(_)), "{error}");
-    bucket.plan.fail(false);
+    assert!((3..20).contains(&taken), "{taken}");
+    // It is not in the changelog, and all rows can be read on.
+    assert_eq!(bucket.end_offset(), 1 + taken);
+    assert!(bucket.tablet.lock().failure().is_none());
     assert_eq!(bucket.lookup("2"), format!("2,{text}"));
-    assert_eq!(bucket.rows(&["2,d"]), format!("-U[2,{text}]@4 +U[2,d]@5"));
+    bucket.plan.fail(false);
+    assert_eq!(bucket.content().len() as i64, 1 + taken);
+    bucket.check_rebuild();
+}
+
+#[test]
+fn batches_that_change_nothing_leave_the_memory_counted() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    let held = bucket.recent.held_bytes();
+    assert!(held > 0);
+    bucket.rows(&["-7"]);
+    assert_eq!(bucket.recent.held_bytes(), held);
+}
+
+#[test]
+fn a_store_whose_checkpoints_fail_for_long_is_opened_anew() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    bucket.plan.fail(true);
+    let mut failed_after_ms = None;
+    for second in 1..120 {
+        let now_ms = second * 1_000;
+        let mut writer = bucket.tablet.lock();
+        assert!(writer.checkpoint(now_ms, 500).is_err());
+        if writer.failure().is_some() {
+            failed_after_ms = Some(now_ms);
+            break;
+        }
+    }
+    assert_eq!(failed_after_ms, Some(31_000));
+    bucket.plan.fail(false);
+    assert_eq!(bucket.lookup("1"), "1,a");
+}
+
+#[test]
+fn a_slow_flush_is_not_begun_again_and_again() {
+    let mut bucket = bucket();
+    bucket.engine.set_faults(crate::memory::Faults {
+        slow: true,
+        ..Default::default()
+    });
+    bucket.rows(&["1,a"]);
+    let before = bucket.plan.changing_calls();
+    for _ in 0..9 {
+        bucket.now_ms += INTERVAL_MS;
+        bucket.checkpoint();
+    }
+    assert_eq!(
+        bucket.plan.changing_calls() - before,
+        2,
+        "a write and a flush"
+    );
+    for _ in 0..9 {
+        bucket.now_ms += INTERVAL_MS;
+        bucket.checkpoint();
+    }
+    assert_eq!(
+        bucket.plan.changing_calls() - before,
+        3,
+        "it may have been lost"
+    );
+}
+
+#[test]
+fn rows_in_memory_stay_readable_while_the_disk_is_full() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    bucket.plan.fail(true);
+    bucket.now_ms += INTERVAL_MS;
+    let now_ms = bucket.now_ms;
+    let mut writer = bucket.tablet.lock();
+    assert!(writer.checkpoint(now_ms, INTERVAL_MS).is_err());
+    assert!(writer.snapshot().is_err());
+    assert!(writer.close(now_ms).is_err());
+    assert!(writer.failure().is_none());
+    drop(writer);
+    assert_eq!(bucket.lookup("1"), "1,a");
+    bucket.rows(&["2,b"]);
+    bucket.plan.fail(false);
+    assert_eq!(bucket.content().len(), 2);
+    bucket.restart();
+    let report = bucket.open().unwrap().unwrap();
+    assert_eq!(report.replayed_from, 2);
+}
+
+#[test]
+fn changes_go_to_the_store_little_by_little_before_there_is_no_room() {
+    let mut bucket = Bucket::new(schema_a(), &[]).with_recent_rows(64 << 10);
+    bucket.open().unwrap();
+    let mut longest = 0;
+    for round in 0..400 {
+        let before = bucket.plan.changing_calls();
+        bucket.rows(&[&format!("{round},{}", "x".repeat(300))]);
+        longest = longest.max(bucket.plan.changing_calls() - before);
+    }
+    assert_eq!(longest, 1, "writes of the store with one put");
+}
+
+#[test]
+fn a_checkpoint_does_not_wait_for_the_disk_and_a_later_one_notes_what_was_done() {
+    let mut bucket = bucket();
+    let slow = |slow| crate::memory::Faults {
+        slow,
+        ..Default::default()
+    };
+    bucket.engine.set_faults(slow(true));
+    bucket.rows(&["1,a"]);
+    bucket.now_ms += INTERVAL_MS;
+    bucket.checkpoint();
+    let noted = |bucket: &Bucket| bucket.tablet.lock().writer.noted.offset;
+    assert_eq!(noted(&bucket), 0);
+    bucket.rows(&["2,b"]);
+    bucket.engine.set_faults(slow(false));
+    let rows = bucket.tablet.rows(0).unwrap();
+    rows.store().flush(true).unwrap();
+    drop(rows);
+    bucket.checkpoint();
+    assert_eq!(noted(&bucket), 1);
+    bucket.kill(|_| 0);
+    assert_eq!(bucket.open().unwrap().unwrap().replayed_from, 1);
 }
 
 #[test]

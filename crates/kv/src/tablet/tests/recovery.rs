@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use mainstem_env::{FileSystem, OpenMode, Survival};
+use mainstem_env::{Fault, FileSystem, OpenMode, Survival};
+use mainstem_format::LogBatch;
 
 use super::bucket::{Bucket, DIR, Put, schema_a};
 use crate::tablet::KvTablet;
-use crate::{ChangelogSource, KvEngine, KvError};
+use crate::{ChangelogSource, KvEngine, KvError, Result};
 
 /// Three rows, the first two of which the store has durably.
 fn bucket() -> Bucket {
@@ -140,11 +141,11 @@ fn a_log_that_was_opened_anew_is_read_again() {
     bucket.log.unreadable = true;
     let mut writer = bucket.tablet.lock();
     assert!(writer.replay_pending(&bucket.table, &bucket.log).is_err());
-    assert!(writer.has_failed());
+    assert!(writer.failure().is_some());
     drop(writer);
     bucket.log.unreadable = false;
     bucket.commit(6).unwrap_err();
-    bucket.open().unwrap();
+    assert_eq!(bucket.open().unwrap().unwrap().rebuilt, None);
     assert_eq!(
         (bucket.lookup("2"), bucket.row_count()),
         ("2,kept".to_owned(), 2)
@@ -199,7 +200,7 @@ fn an_older_copy_of_the_store_is_not_taken_for_the_store() {
     let mut writes = crate::KvWrites::default();
     writes.put(b"old", 1, b"");
     store.write(&writes, true).unwrap();
-    store.flush().unwrap();
+    store.flush(true).unwrap();
     drop(store);
     assert!(rebuilt(&mut bucket).contains("missing or old"));
     check_rows(&mut bucket);
@@ -220,7 +221,7 @@ fn a_store_that_turns_out_to_be_damaged_is_built_anew() {
     bucket.plan.damage_reads();
     let error = bucket.try_put(Put::new(&["2,x"])).unwrap_err();
     assert!(matches!(error, KvError::Damaged(_)), "{error}");
-    assert!(bucket.tablet.lock().has_failed());
+    assert!(bucket.tablet.lock().failure().is_some());
     assert!(rebuilt(&mut bucket).contains("a block is damaged"));
     check_rows(&mut bucket);
 }
@@ -279,15 +280,101 @@ fn where_a_power_cut_may_cut_the_changelog_the_rows_are_built_anew_after_one() {
 }
 
 #[test]
+fn a_replay_that_is_cut_short_goes_on_where_it_was() {
+    let mut bucket = Bucket::new(schema_a(), &[]).with_recent_rows(1 << 20);
+    for id in 0..500 {
+        bucket.rows(&[&format!("{id},x")]);
+    }
+    bucket.kill(|_| 0);
+    assert_eq!(bucket.open().unwrap().unwrap().replayed_from, 0);
+    bucket.kill(|_| 0);
+    let from = bucket.open().unwrap().unwrap().replayed_from;
+    assert!((400..500).contains(&from), "{from}");
+    assert_eq!(bucket.content().len(), 500);
+    assert_eq!(bucket.row_count(), 500);
+}
+
+#[test]
+fn a_store_that_is_still_read_when_it_is_to_be_closed_does_not_count_as_closed() {
+    let mut bucket = bucket();
+    bucket.boot = Some(11);
+    bucket.restart();
+    bucket.open().unwrap();
+    let reader = bucket.tablet.rows(0).unwrap();
+    assert!(!bucket.tablet.lock().close(9).unwrap());
+    drop(reader);
+    bucket.rows(&["4,e"]);
+    bucket.tablet.lock().checkpoint(9, 0).unwrap();
+    bucket.log.cut(bucket.end_offset() - 1);
+    bucket.boot = Some(13);
+    bucket.crash(|pending| pending, Survival::Everything);
+    rebuilt(&mut bucket);
+    check_rows(&mut bucket);
+}
+
+#[test]
+fn a_state_that_could_not_be_written_is_written_the_next_time() {
+    let mut bucket = bucket();
+    bucket.boot = Some(11);
+    bucket.restart();
+    bucket.open().unwrap();
+    bucket.rows(&["4,e"]);
+    bucket
+        .files
+        .fail(bucket.files.operations() + 1, Fault::DiskFull);
+    assert!(bucket.tablet.lock().checkpoint(9, 0).is_err());
+    assert!(bucket.tablet.lock().close_idle(99, 50).unwrap());
+    bucket.boot = Some(13);
+    bucket.restart();
+    let report = bucket.open().unwrap().unwrap();
+    assert_eq!((report.replayed_from, report.rebuilt), (5, None));
+}
+
+#[test]
+fn damage_of_the_changelog_is_not_taken_for_one_of_the_store() {
+    /// Its records cannot be read.
+    struct Damaged<'l>(&'l super::log::Log);
+    impl ChangelogSource for Damaged<'_> {
+        fn start_offset(&self) -> i64 {
+            self.0.start_offset()
+        }
+        fn is_whole(&self) -> bool {
+            true
+        }
+        fn committed_offset(&self) -> i64 {
+            self.0.committed_offset()
+        }
+        fn end_offset(&self) -> i64 {
+            self.0.end_offset()
+        }
+        fn read(&self, _: i64, _: &mut dyn FnMut(&LogBatch) -> Result<()>) -> Result<()> {
+            Err(KvError::Damaged("no record there".to_owned()))
+        }
+    }
+    let mut bucket = bucket();
+    bucket.commits = false;
+    bucket.rows(&["4,e"]);
+    let mut writer = bucket.tablet.lock();
+    let source = Damaged(&bucket.log);
+    assert!(writer.replay_pending(&bucket.table, &source).is_err());
+    drop(writer);
+    let report = bucket.open().unwrap().expect("it had failed");
+    assert_eq!(report.rebuilt, None);
+    bucket.commit(bucket.end_offset()).unwrap();
+    assert_eq!(bucket.lookup("4"), "4,e");
+    assert_eq!(bucket.row_count(), 3);
+}
+
+#[test]
 fn damage_that_a_read_finds_is_healed_from_the_changelog() {
     let mut bucket = bucket();
     check_rows(&mut bucket);
     bucket.tablet.report(&KvError::Storage("busy".to_owned()));
-    assert!(!bucket.tablet.lock().has_failed());
+    assert!(bucket.tablet.lock().failure().is_none());
     bucket
         .tablet
         .report(&KvError::Damaged("block 7".to_owned()));
-    assert!(bucket.tablet.lock().has_failed());
+    assert!(bucket.tablet.lock().failure().is_some());
     assert!(rebuilt(&mut bucket).contains("a read found it"));
     let rows: Vec<String> = bucket.content().into_values().collect();
     assert_eq!(rows, ["2,b", "3,d"]);
@@ -375,7 +462,7 @@ fn after_a_write_that_failed_the_changelog_has_the_rows() {
         .unwrap_err();
     assert!(matches!(error, KvError::Storage(_)), "{error}");
     assert_eq!(bucket.end_offset(), 7);
-    assert!(bucket.tablet.lock().has_failed() && !bucket.tablet.lock().is_open());
+    assert!(bucket.tablet.lock().failure().is_some() && !bucket.tablet.lock().is_open());
     // Readers have the rows from before.
     assert!(bucket.tablet.is_open());
     let mut writer = bucket.tablet.lock();

@@ -121,5 +121,5 @@ fn a_put_with_an_older_view_of_the_table_waits_for_the_newer_one() {
     bucket.table = crate::KvTable::new(&descriptor, [(1, older[0].clone())]).unwrap();
     let error = bucket.try_put(Put::new(&["1,3"])).unwrap_err();
     assert!(matches!(error, KvError::Storage(_)), "{error}");
-    assert!(!bucket.tablet.lock().has_failed());
+    assert!(bucket.tablet.lock().failure().is_none());
 }
