@@ -72,6 +72,8 @@ for line in "${settings[@]}"; do
     read -r -a words <<<"$line"
     names+=("${words[0]}")
     options=()
+    # With memory for what changed last few files would be written.
+    [ ${#words[@]} -eq 1 ] || options+=(-D mainstem.kv.recent-rows.size=0)
     for word in "${words[@]:1}"; do
         options+=(-D "kv.rocksdb.$word")
     done
