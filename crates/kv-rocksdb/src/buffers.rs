@@ -10,8 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rocksdb::properties::CUR_SIZE_ACTIVE_MEM_TABLE;
+use rocksdb::properties::{
+    CUR_SIZE_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES, PropName, num_files_at_level,
+};
 use rocksdb::{DB, FlushOptions};
+
+use crate::options::LEVEL0_SLOWDOWN;
 
 /// Bytes that are written, to all stores, between two looks at the sizes; at least
 /// so many, else a part of the budget.
@@ -46,21 +50,42 @@ impl Member {
 
     /// Bytes of the buffer that is written to.
     fn bytes(&self) -> u64 {
-        self.with(|db| db.property_int_value(CUR_SIZE_ACTIVE_MEM_TABLE))
-            .and_then(Result::ok)
+        self.with(|db| number(db, CUR_SIZE_ACTIVE_MEM_TABLE))
             .flatten()
             .unwrap_or_default()
     }
 
     /// Begins a flush.
     fn flush_soon(&self) {
-        let mut options = FlushOptions::default();
-        options.set_wait(false);
-        if let Some(Err(failure)) = self.with(|db| db.flush_opt(&options)) {
+        if let Some(Err(failure)) = self.with(begin_flush) {
             // Its next write or flush fails and is answered for.
             tracing::warn!(%failure, "cannot flush a store to free memory");
         }
     }
+}
+
+/// A number that RocksDB keeps of a store, if it does.
+pub(crate) fn number(db: &DB, property: &PropName) -> Option<u64> {
+    db.property_int_value(property).ok().flatten()
+}
+
+/// Files of level 0.
+pub(crate) fn level0_files(db: &DB) -> Option<u64> {
+    let files = db.property_value(num_files_at_level(0)).ok().flatten();
+    files?.parse().ok()
+}
+
+/// Begins a flush and does not wait for it; does nothing if one is under way. RocksDB
+/// would wait, whatever it is told, where one flush more would make writers wait.
+pub(crate) fn begin_flush(db: &DB) -> Result<(), rocksdb::Error> {
+    let flushing = number(db, NUM_ENTRIES_IMM_MEM_TABLES) != Some(0);
+    let files = level0_files(db).unwrap_or(u64::MAX);
+    if flushing || files.saturating_add(2) >= LEVEL0_SLOWDOWN as u64 {
+        return Ok(());
+    }
+    let mut options = FlushOptions::default();
+    options.set_wait(false);
+    db.flush_opt(&options)
 }
 
 impl Buffers {

@@ -8,6 +8,8 @@ use rocksdb::{Error, ErrorKind};
 
 /// Part of every message about a file that should be there.
 const MISSING_FILE: &str = "No such file or directory";
+/// Part of every message about a full disk.
+const NO_SPACE: &str = "No space left on device";
 
 /// Of an opening: also files of a form that no store of ours has mean damage.
 pub(crate) fn opening(dir: &Path, error: Error) -> KvError {
@@ -16,8 +18,17 @@ pub(crate) fn opening(dir: &Path, error: Error) -> KvError {
         ErrorKind::Corruption | ErrorKind::NotSupported | ErrorKind::InvalidArgument => {
             KvError::Damaged(text)
         }
-        ErrorKind::IOError if text.contains(MISSING_FILE) => KvError::Damaged(text),
+        ErrorKind::IOError => disk(text),
         _ => KvError::Storage(text),
+    }
+}
+
+/// RocksDB tells these apart in words only.
+fn disk(text: String) -> KvError {
+    match text {
+        text if text.contains(MISSING_FILE) => KvError::Damaged(text),
+        text if text.contains(NO_SPACE) => KvError::DiskFull(text),
+        text => KvError::Storage(text),
     }
 }
 
@@ -26,7 +37,7 @@ pub(crate) fn running(error: Error) -> KvError {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::Corruption => KvError::Damaged(text),
-        ErrorKind::IOError if text.contains(MISSING_FILE) => KvError::Damaged(text),
+        ErrorKind::IOError => disk(text),
         ErrorKind::Incomplete => KvError::Stalled(text),
         _ => KvError::Storage(text),
     }
@@ -34,5 +45,9 @@ pub(crate) fn running(error: Error) -> KvError {
 
 /// Of the file system.
 pub(crate) fn file_system(path: &Path, error: &io::Error) -> KvError {
-    KvError::Storage(format!("{}: {error}", path.display()))
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::StorageFull => KvError::DiskFull(text),
+        _ => KvError::Storage(text),
+    }
 }

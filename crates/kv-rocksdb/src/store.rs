@@ -8,18 +8,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mainstem_kv::writes::leading_bytes;
+use mainstem_kv::writes::in_key_order;
 use mainstem_kv::{KvSnapshot, KvStore, KvWrites, Reach, Result, StoreStatistics};
 use rocksdb::properties::{
     CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE, NUM_ENTRIES_ACTIVE_MEM_TABLE,
-    NUM_ENTRIES_IMM_MEM_TABLES, PropName, num_files_at_level,
+    NUM_ENTRIES_IMM_MEM_TABLES,
 };
 use rocksdb::{
-    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, FlushOptions, ReadOptions, ReadTier,
-    WriteBatch, WriteOptions,
+    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, ReadOptions, ReadTier, WriteBatch,
+    WriteOptions,
 };
 
-use crate::buffers::{Buffers, Member};
+use crate::buffers::{self, Buffers, Member};
 use crate::error;
 use crate::options::{FIRST_WRITE_BUFFER_BYTES, LEVEL0_SLOWDOWN};
 use crate::snapshot::RocksSnapshot;
@@ -116,16 +116,6 @@ impl RocksStore {
         }
         Ok(true)
     }
-
-    /// A number that RocksDB keeps, if it does.
-    fn number(&self, property: &PropName) -> Option<u64> {
-        self.db.property_int_value(property).ok().flatten()
-    }
-
-    fn level0_files(&self) -> Option<u64> {
-        let files = self.db.property_value(num_files_at_level(0)).ok().flatten();
-        files?.parse().ok()
-    }
 }
 
 impl KvStore for RocksStore {
@@ -176,18 +166,11 @@ impl KvStore for RocksStore {
     }
 
     fn flush(&self, wait: bool) -> Result<()> {
-        // RocksDB waits in any case if a flush more would make writers wait.
-        let is_behind = || {
-            let files = self.level0_files().unwrap_or(u64::MAX);
-            self.number(NUM_ENTRIES_IMM_MEM_TABLES) != Some(0)
-                || files.saturating_add(2) >= LEVEL0_SLOWDOWN as u64
+        let flushed = match wait {
+            true => self.db.flush(),
+            false => buffers::begin_flush(&self.db),
         };
-        if !wait && is_behind() {
-            return Ok(());
-        }
-        let mut options = FlushOptions::default();
-        options.set_wait(wait);
-        self.db.flush_opt(&options).map_err(error::running)
+        flushed.map_err(error::running)
     }
 
     fn last_sequence(&self) -> u64 {
@@ -201,8 +184,8 @@ impl KvStore for RocksStore {
         // "immutable" and from there to files, or adds some: in this order they are
         // counted twice at worst, never left out.
         let last = self.db.latest_sequence_number();
-        let active = self.number(NUM_ENTRIES_ACTIVE_MEM_TABLE);
-        let immutable = self.number(NUM_ENTRIES_IMM_MEM_TABLES);
+        let active = buffers::number(&self.db, NUM_ENTRIES_ACTIVE_MEM_TABLE);
+        let immutable = buffers::number(&self.db, NUM_ENTRIES_IMM_MEM_TABLES);
         let (Some(active), Some(immutable)) = (active, immutable) else {
             return 0;
         };
@@ -211,10 +194,11 @@ impl KvStore for RocksStore {
 
     fn statistics(&self) -> StoreStatistics {
         StoreStatistics {
-            level0_files: self.level0_files().unwrap_or_default(),
+            level0_files: buffers::level0_files(&self.db).unwrap_or_default(),
             level0_slowdown_trigger: LEVEL0_SLOWDOWN as u64,
-            write_buffer_bytes: self.number(CUR_SIZE_ALL_MEM_TABLES).unwrap_or_default(),
-            file_bytes: self.number(LIVE_SST_FILES_SIZE).unwrap_or_default(),
+            write_buffer_bytes: buffers::number(&self.db, CUR_SIZE_ALL_MEM_TABLES)
+                .unwrap_or_default(),
+            file_bytes: buffers::number(&self.db, LIVE_SST_FILES_SIZE).unwrap_or_default(),
         }
     }
 }
@@ -232,15 +216,7 @@ impl Order {
         if keys.is_sorted() {
             return Self::Given;
         }
-        let leading = keys.iter().map(|key| leading_bytes(key));
-        let mut order: Vec<(u64, u32)> = leading.zip(0..).collect();
-        order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
-            let key = |position: &u32| keys[*position as usize];
-            one_leads
-                .cmp(other_leads)
-                .then_with(|| key(one).cmp(key(other)))
-        });
-        let positions: Vec<u32> = order.into_iter().map(|(_, position)| position).collect();
+        let positions = in_key_order(0..keys.len() as u32, |at| keys[*at as usize]);
         let mut ranks = vec![0; keys.len()];
         for (rank, position) in (0..).zip(&positions) {
             ranks[*position as usize] = rank;

@@ -2,10 +2,10 @@
 //! order is that of the key bytes.
 //!
 //! A store has no log of its own: after a crash it holds a prefix of what was
-//! written (which a tablet writes by key, not in the order of the changelog), and says with [`KvStore::durable_sequence`] how long a prefix that
-//! would be now. The tablet replays the changelog from there. The numbers are good
-//! for one opening: what survived a crash may end before the number that the store
-//! goes on counting from.
+//! written, which a tablet does by key, not in the order of the changelog; with
+//! [`KvStore::durable_sequence`] it says how long a prefix that would be now. The
+//! tablet replays the changelog from there. The numbers are good for one opening: what
+//! survived a crash may end before the number that the store goes on counting from.
 
 use std::fmt::Debug;
 use std::path::Path;

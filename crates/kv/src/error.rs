@@ -32,6 +32,9 @@ pub enum KvError {
     /// The store, or a file beside it, failed (10).
     #[error("the store of the bucket failed: {0}")]
     Storage(String),
+    /// The disk is full; what is there can be read (10).
+    #[error("the store of the bucket has no room: {0}")]
+    DiskFull(String),
     /// What the store or the changelog holds is damaged (10). The store has to be
     /// built anew from the changelog.
     #[error("the store of the bucket is damaged: {0}")]

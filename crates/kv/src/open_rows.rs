@@ -22,8 +22,7 @@ pub struct OpenRows {
     recent: RwLock<Recent>,
     hasher: DefaultHashBuilder,
     share: Share,
-    /// Rows have changed since somebody last looked, and were found in memory.
-    changed: AtomicBool,
+    /// Rows were found in memory since somebody last asked.
     found: AtomicBool,
 }
 
@@ -38,7 +37,6 @@ impl OpenRows {
             recent: RwLock::default(),
             hasher,
             share: Share::new(budget),
-            changed: AtomicBool::new(false),
             found: AtomicBool::new(false),
         }
     }
@@ -153,7 +151,6 @@ impl OpenRows {
             held = recent.held_bytes();
         }
         self.share.hold(held);
-        self.changed.store(true, Ordering::Relaxed);
     }
 
     /// Whether the store has all changes.
@@ -199,11 +196,6 @@ impl OpenRows {
         // Giving memory back takes its time, and readers may go on.
         drop(forgotten);
         self.share.hold(0);
-    }
-
-    /// Whether rows have changed since this was asked last.
-    pub(crate) fn have_changed(&self) -> bool {
-        self.changed.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the memory is of use: rows were found there since this was asked last,

@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::writes::leading_bytes;
+use crate::writes::in_key_order;
 use crate::{KvWrites, ValueAt};
 
 /// The changes of one put, or of a part of the changelog that is replayed, with an
@@ -133,19 +133,10 @@ impl Changes {
     /// The last change of every key, in the order of the keys, which is the order in
     /// which a store finds their places fastest.
     pub fn to_writes(&self) -> KvWrites {
-        let mut order: Vec<(u64, &ValueAt)> = self
-            .index
-            .iter()
-            .map(|last| (leading_bytes(self.writes.slice(&last.at.key)), &last.at))
-            .collect();
-        order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
-            let key = |at: &ValueAt| self.writes.slice(&at.key);
-            one_leads
-                .cmp(other_leads)
-                .then_with(|| key(one).cmp(key(other)))
-        });
+        let last = self.index.iter().map(|last| &last.at);
+        let order = in_key_order(last, |at| self.writes.slice(&at.key));
         let mut writes = KvWrites::with_capacity(self.writes.size_bytes());
-        for (_, at) in order {
+        for at in order {
             writes.copy(&self.writes, at);
         }
         writes

@@ -20,7 +20,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::pending::Known;
-use crate::writes::{KvWrites, leading_bytes};
+use crate::writes::{KvWrites, in_key_order};
 
 /// Bytes that a change takes besides its key and its value, about.
 pub(crate) const OVERHEAD: usize = HEAD + ENTRY_BYTES;
@@ -148,28 +148,26 @@ impl Generation {
 
     /// The changes that the store does not have, in the order of their keys.
     fn unstored(&self) -> Vec<Slot> {
-        let mut order = Vec::new();
+        let key = |slot: &Slot| self.record(*slot).key;
         if self.stored == 0 {
             // All of them, without a search for each.
-            let leading = |slot: &Slot| leading_bytes(self.record(*slot).key);
-            order.extend(self.index.iter().map(|slot| (leading(slot), *slot)));
-        } else {
-            let mut at = self.stored;
-            while at < self.bytes.len() {
-                let record = Record::at(&self.bytes, at);
-                let is_last = |slot: &Slot| slot.at as usize == at;
-                if let Some(slot) = self.index.find(spread(record.hash), is_last) {
-                    order.push((leading_bytes(record.key), *slot));
-                }
-                at = record.end;
-            }
+            return in_key_order(self.index.iter().copied(), key);
         }
-        order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
-            one_leads
-                .cmp(other_leads)
-                .then_with(|| self.record(*one).key.cmp(self.record(*other).key))
+        let mut at = self.stored;
+        let last = std::iter::from_fn(|| {
+            while at < self.bytes.len() {
+                let start = at;
+                let record = Record::at(&self.bytes, start);
+                at = record.end;
+                let is_last = |slot: &Slot| slot.at as usize == start;
+                let found = self.index.find(spread(record.hash), is_last);
+                if found.is_some() {
+                    return found.copied();
+                }
+            }
+            None
         });
-        order.into_iter().map(|(_, slot)| slot).collect()
+        in_key_order(last, key)
     }
 
     fn is_stored(&self) -> bool {

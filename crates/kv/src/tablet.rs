@@ -39,8 +39,6 @@ const FLUSH_AFTER_OFFSETS: i64 = 1_000_000;
 const FLUSH_TAKES_MS: i64 = 10_000;
 /// A store whose checkpoints fail for so long is opened anew.
 const REOPEN_AFTER_MS: i64 = 30_000;
-/// What a full disk is called.
-const DISK_FULL: &str = "No space left on device";
 /// Bytes of changes that are put in order in no time.
 const SMALL_BYTES: usize = 128 << 10;
 /// Directory of the store, beside the state file.
@@ -86,6 +84,8 @@ pub struct KvTablet {
 struct Writer {
     /// The open rows have all changes below this offset, and none above.
     applied: i64,
+    /// What was applied at the last checkpoint.
+    seen: i64,
     row_count: i64,
     numbers: Option<NumberRange>,
     pending: Pending,
@@ -387,7 +387,8 @@ impl KvWriter<'_> {
             return Ok(());
         }
         let rows = self.rows()?;
-        if !rows.have_changed() {
+        let applied = self.writer.applied;
+        if std::mem::replace(&mut self.writer.seen, applied) == applied {
             self.bring_to_store(&rows)?;
             if !rows.are_worth_their_memory() {
                 rows.forget();
@@ -421,12 +422,12 @@ impl KvWriter<'_> {
     /// Takes note whether a checkpoint succeeded. A store that has failed for long does
     /// so until it is opened anew, unless the disk is full: it can be read meanwhile.
     fn checked(&mut self, outcome: Result<()>, now_ms: i64) -> Result<()> {
-        let Err(error @ KvError::Storage(reason)) = &outcome else {
+        let Err(error @ KvError::Storage(_)) = &outcome else {
             self.writer.failing_since_ms = None;
             return outcome;
         };
         let since_ms = *self.writer.failing_since_ms.get_or_insert(now_ms);
-        if now_ms.saturating_sub(since_ms) >= REOPEN_AFTER_MS && !reason.contains(DISK_FULL) {
+        if now_ms.saturating_sub(since_ms) >= REOPEN_AFTER_MS {
             self.failed(error);
         }
         outcome
@@ -440,6 +441,9 @@ impl KvWriter<'_> {
     }
 
     fn note_durable(&mut self, store: &dyn KvStore, now_ms: i64) -> Result<()> {
+        if self.writer.marks.is_empty() {
+            return Ok(());
+        }
         let durable = store.durable_sequence();
         let mut state = TabletState {
             numbers: self.writer.numbers,
@@ -542,6 +546,10 @@ impl KvWriter<'_> {
     }
 }
 
-fn storage(what: &str, error: &dyn std::fmt::Display) -> KvError {
-    KvError::Storage(format!("cannot {what}: {error}"))
+fn storage(what: &str, error: &std::io::Error) -> KvError {
+    let reason = format!("cannot {what}: {error}");
+    match error.kind() {
+        ErrorKind::StorageFull => KvError::DiskFull(reason),
+        _ => KvError::Storage(reason),
+    }
 }

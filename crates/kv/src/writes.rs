@@ -150,9 +150,25 @@ impl KvWrites {
     }
 }
 
+/// Things in the order of their keys.
+pub fn in_key_order<'k, T>(
+    things: impl Iterator<Item = T>,
+    key: impl Fn(&T) -> &'k [u8],
+) -> Vec<T> {
+    let mut order: Vec<(u64, T)> = things
+        .map(|thing| (leading_bytes(key(&thing)), thing))
+        .collect();
+    order.sort_unstable_by(|(one_leads, one), (other_leads, other)| {
+        one_leads
+            .cmp(other_leads)
+            .then_with(|| key(one).cmp(key(other)))
+    });
+    order.into_iter().map(|(_, thing)| thing).collect()
+}
+
 /// The first bytes of a key as a number that sorts as they do; shorter keys before
 /// longer ones with the same bytes, or equal.
-pub fn leading_bytes(key: &[u8]) -> u64 {
+fn leading_bytes(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let length = key.len().min(8);
     bytes[..length].copy_from_slice(&key[..length]);

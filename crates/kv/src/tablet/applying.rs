@@ -60,32 +60,24 @@ impl KvWriter<'_> {
     ) -> Result<()> {
         let size = changes.size_bytes() + changes.key_count() * recent::OVERHEAD;
         let room = rows.room();
-        let prepared = match size <= room {
-            true => self.make_room(rows, size, room),
-            false => self.bring_to_store(rows),
+        let stored = match size <= room {
+            true => self.make_room(rows, size, room).map(|()| rows.add(changes)),
+            false => self.bring_to_store(rows).and_then(|()| {
+                rows.forget();
+                rows.store().write(&changes.to_writes(), true).map(drop)
+            }),
         };
-        prepared.inspect_err(|error| self.failed(error))?;
-        let mut sequence = None;
-        if size <= room {
-            rows.add(changes);
-        } else {
-            rows.forget();
-            let written = rows.store().write(&changes.to_writes(), true);
-            sequence = Some(written.inspect_err(|error| self.failed(error))?);
-        }
+        stored.inspect_err(|error| self.failed(error))?;
         self.writer.row_count += changes.row_delta();
         self.writer.applied = end_offset;
-        if sequence.is_none() && changes.is_empty() && rows.is_stored() {
-            sequence = Some(rows.store().last_sequence());
-        }
-        match sequence {
-            Some(sequence) => {
-                let mark = self.mark(sequence);
-                self.writer.marks.push(mark);
-            }
+        if rows.is_stored() {
+            // It is written, or changes nothing.
+            let mark = self.mark(rows.store().last_sequence());
+            self.writer.marks.push(mark);
+        } else {
             // Faster than the next generation fills. What fails now is tried again with
             // the next changes; when there is no room for them they are refused.
-            None => drop(self.store_some(rows, 2 * size + LEAST_PIECE_BYTES)),
+            let _ = self.store_some(rows, 2 * size + LEAST_PIECE_BYTES);
         }
         Ok(())
     }

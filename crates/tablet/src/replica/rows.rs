@@ -464,7 +464,10 @@ impl From<KvError> for Refusal {
             KvError::DeletionDisabled => 57,
             KvError::SequenceOverflow(_) => -1,
             KvError::Stalled(_) => 72,
-            KvError::Storage(_) | KvError::Damaged(_) | KvError::NoSequence(_) => 11,
+            KvError::Storage(_)
+            | KvError::DiskFull(_)
+            | KvError::Damaged(_)
+            | KvError::NoSequence(_) => 11,
         };
         Self::new(code, error.to_string())
     }

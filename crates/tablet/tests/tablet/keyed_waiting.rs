@@ -47,6 +47,35 @@ fn sixteen_requests_wait_for_rows_that_are_being_opened_and_more_are_refused() {
     }
 }
 
+/// Whoever changes the rows may need long, and each of those who wait keeps a thread.
+#[test]
+fn thirty_two_requests_wait_to_read_in_order_and_more_are_refused() {
+    let waiting = Synced::start(1);
+    let replica = waiting.server.replica(0);
+    let call = waiting.put(0, "a");
+    waiting.sync();
+    assert_eq!(waiting.finish(call), Ok(1));
+    std::thread::scope(|scope| {
+        let changing = replica.rows().expect("it leads").0.lock();
+        let (answer, answers) = sync_channel(40);
+        for _ in 0..40 {
+            let (answer, replica) = (answer.clone(), &replica);
+            scope.spawn(move || {
+                let view = replica.row_snapshot().map(drop);
+                answer.send(view.map_err(|refusal| refusal.code))
+            });
+        }
+        for _ in 32..40 {
+            assert_eq!(answers.recv(), Ok(Err(11)));
+        }
+        drop(changing);
+        for _ in 0..32 {
+            assert_eq!(answers.recv(), Ok(Ok(())));
+        }
+    });
+    assert!(replica.row_snapshot().is_ok(), "it waits for nobody now");
+}
+
 /// A server with its own threads, except that it syncs when it is told to.
 struct Synced {
     runtime: Runtime,

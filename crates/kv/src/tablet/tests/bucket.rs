@@ -173,9 +173,14 @@ impl Bucket {
     /// The same with memory for recent rows. To be called before anything is opened.
     pub fn with_recent_rows(mut self, bytes: usize) -> Self {
         self.recent = Arc::new(RecentBudget::new(bytes));
+        self.begin();
+        self
+    }
+
+    /// Starts a new process on the disk as it is.
+    fn begin(&mut self) {
         let (files, recent) = (&self.files, &self.recent);
         self.tablet = tablet(&self.engine, &self.plan, files, recent, self.boot);
-        self
     }
 
     /// Runs a test with every format of rows and changelog, with memory for recent
@@ -383,13 +388,7 @@ impl Bucket {
     pub fn restart(&mut self) {
         assert!(self.tablet.lock().close(self.now_ms).unwrap());
         self.files = self.files.process_kill();
-        self.tablet = tablet(
-            &self.engine,
-            &self.plan,
-            &self.files,
-            &self.recent,
-            self.boot,
-        );
+        self.begin();
     }
 
     /// The machine stops and starts: of the store the first `survivors` writes since
@@ -397,26 +396,14 @@ impl Bucket {
     pub fn crash(&mut self, survivors: impl Fn(usize) -> usize, survival: Survival) {
         self.engine.crash(|_, pending| survivors(pending));
         self.files = self.files.power_loss(survival);
-        self.tablet = tablet(
-            &self.engine,
-            &self.plan,
-            &self.files,
-            &self.recent,
-            self.boot,
-        );
+        self.begin();
     }
 
     /// The process is killed and starts anew: what it gave to the disk is there.
     pub fn kill(&mut self, survivors: impl Fn(usize) -> usize) {
         self.engine.crash(|_, pending| survivors(pending));
         self.files = self.files.process_kill();
-        self.tablet = tablet(
-            &self.engine,
-            &self.plan,
-            &self.files,
-            &self.recent,
-            self.boot,
-        );
+        self.begin();
     }
 
     /// Loses all files, and expects the same rows from the changelog.
@@ -425,13 +412,7 @@ impl Bucket {
         let (content, row_count) = (self.content(), self.row_count());
         self.engine.crash(|_, _| 0);
         self.files = SimFileSystem::new(7);
-        self.tablet = tablet(
-            &self.engine,
-            &self.plan,
-            &self.files,
-            &self.recent,
-            self.boot,
-        );
+        self.begin();
         assert_eq!(self.content(), content);
         assert_eq!(self.row_count(), row_count);
     }

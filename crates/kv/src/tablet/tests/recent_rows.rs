@@ -1,5 +1,7 @@
 //! Rows that changed last and are not in the store yet.
 
+use mainstem_env::Fault;
+
 use super::bucket::{Bucket, Put, schema_a};
 use crate::{KvError, Reach};
 
@@ -196,6 +198,24 @@ fn a_store_whose_checkpoints_fail_for_long_is_opened_anew() {
     assert_eq!(failed_after_ms, Some(31_000));
     bucket.plan.fail(false);
     assert_eq!(bucket.lookup("1"), "1,a");
+}
+
+#[test]
+fn a_full_disk_is_waited_for_with_rows_that_can_be_read() {
+    let mut bucket = bucket();
+    bucket.rows(&["1,a"]);
+    for second in 1..120 {
+        let operation = bucket.files.operations() + 1;
+        bucket.files.fail(operation, Fault::DiskFull);
+        let mut writer = bucket.tablet.lock();
+        let error = writer.checkpoint(second * 1_000, 500).unwrap_err();
+        assert!(matches!(error, KvError::DiskFull(_)), "{error}");
+        assert!(writer.failure().is_none());
+    }
+    assert_eq!(bucket.lookup("1"), "1,a");
+    bucket.now_ms = 120_000;
+    bucket.checkpoint();
+    assert_eq!(bucket.tablet.lock().writer.noted.offset, 1);
 }
 
 #[test]
