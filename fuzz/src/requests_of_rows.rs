@@ -117,7 +117,7 @@ fn server() -> Server {
     let replicas = Replicas::simulated(config, syncer.clone());
     let metrics = TabletMetrics::new(replicas.clone());
     replicas.set_metrics(metrics.clone());
-    replicas.open_all().expect("the directories can be read");
+    replicas.open_all((TableId(i64::MAX), PartitionId(i64::MAX))).expect("the directories can be read");
     Server {
         runtime: tokio::runtime::Builder::new_current_thread()
             .enable_time()

@@ -87,8 +87,10 @@ impl Server {
         };
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
-        check_catalog(&coordinator, &replicas, &data_dir)?;
-        let buckets = replicas.open_all().context("cannot open the logs")?;
+        let buckets = replicas.open_all(coordinator.next_ids()).with_context(|| {
+            let metadata = data_dir.metadata();
+            format!("cannot open the tables of {}", metadata.display())
+        })?;
         coordinator.subscribe_config(Arc::new(LiveSettings::new(users, replicas.clone())));
         register(&coordinator, &config, &addresses)?;
 
@@ -238,7 +240,7 @@ fn open(
     let path = data_dir.metadata();
     // Whatever is promised of rows: without their tables they cannot be told from what
     // dropped ones left.
-    let store = EmbeddedStore::open(&path, mainstem_meta::Durability::Fsync)
+    let store = EmbeddedStore::open(&path)
         .with_context(|| format!("cannot open the metadata store {}", path.display()))?;
     let store: Arc<dyn MetaStore> = Arc::new(store);
     let catalog = Arc::new(Catalog::new());
@@ -307,25 +309,6 @@ fn open(
     });
     catalog.subscribe(replicas.clone());
     Ok((coordinator, replicas))
-}
-
-/// Whether the metadata can be what the data was written with. If the file is gone, or
-/// an old copy was put in its place, the tables that it does not know must not be taken
-/// for dropped ones.
-fn check_catalog(coordinator: &Coordinator, replicas: &Replicas, data_dir: &DataDir) -> Result<()> {
-    let (table, partition) = coordinator.next_ids();
-    let found = replicas.unheard_of(table, partition);
-    let found = found.context("cannot read the data directory")?;
-    if let Some(first) = found.first() {
-        bail!(
-            "{} does not know {} (and {} more): it is new, an older copy, or of other data; put \
-             the right one back, or move these directories away to start without them",
-            data_dir.metadata().display(),
-            first.display(),
-            found.len() - 1
-        );
-    }
-    Ok(())
 }
 
 /// A number of the machine's present boot, not 0. Where the system does not tell, every

@@ -28,6 +28,6 @@ pub use catalog::{
 pub use error::MetaError;
 pub use sequence::SequenceSource;
 pub use store::{
-    Durability, EmbeddedStore, Entry, Listing, MemoryStore, MetaStore, Revision, SessionId,
-    Transaction, Watch, WatchEvent,
+    EmbeddedStore, Entry, Listing, MemoryStore, MetaStore, Revision, SessionId, Transaction, Watch,
+    WatchEvent,
 };

@@ -16,7 +16,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub use embedded::{Durability, EmbeddedStore};
+pub use embedded::EmbeddedStore;
 pub use history::{Watch, WatchEvent};
 pub use memory::MemoryStore;
 pub use transaction::{Condition, Operation, Transaction};

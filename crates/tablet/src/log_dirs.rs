@@ -66,29 +66,22 @@ pub fn leftovers(
     Ok(found)
 }
 
-/// The directories of tables and partitions whose ids are not below these, which are
-/// the next ones that the catalog gives out. It cannot be the catalog that they were
-/// made with.
-///
-/// # Errors
-/// A directory cannot be listed.
+/// Those of the [`leftovers`] that are of tables and partitions whose ids are not below
+/// these, which are the next ones that the catalog gives out. It cannot be the catalog
+/// that they were made with.
 pub fn unheard_of(
-    files: &dyn FileSystem,
-    root: &Path,
+    leftovers: &[PathBuf],
     next_table: TableId,
     next_partition: PartitionId,
-) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for table in directories(files, root, 't')? {
-        if number(&table) >= next_table.0 {
-            found.push(table);
-            continue;
+) -> impl Iterator<Item = &PathBuf> {
+    leftovers.iter().filter(move |path| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        match name.first() {
+            Some(b't') => number(path) >= next_table.0,
+            Some(b'p') => number(path) >= next_partition.0,
+            _ => false,
         }
-        let partitions = directories(files, &table, 'p')?.into_iter();
-        found.extend(partitions.filter(|path| number(path) >= next_partition.0));
-    }
-    found.sort();
-    Ok(found)
+    })
 }
 
 /// The number in a name that [`directories`] gave; the largest if it is larger.
@@ -172,15 +165,17 @@ mod tests {
         for path in ["t0/b0", "t1/p3/b0", "t1/p4/b0", "t2/b0", "tmp", "x2", large] {
             std::fs::create_dir_all(root.join(path)).expect("creates");
         }
+        let all = leftovers(&RealFileSystem, root, &HashSet::new()).expect("lists");
         let found = |table, partition| {
-            let ids = (TableId(table), PartitionId(partition));
-            unheard_of(&RealFileSystem, root, ids.0, ids.1).expect("lists")
+            let found = unheard_of(&all, TableId(table), PartitionId(partition));
+            let mut found: Vec<&Path> = found.map(PathBuf::as_path).collect();
+            found.sort();
+            found
         };
-        assert_eq!(found(3, 5), [root.join(large)]);
-        assert_eq!(
-            found(2, 4),
-            [root.join("t1/p4"), root.join("t2"), root.join(large)]
-        );
-        assert_eq!(found(0, 0).len(), 4);
+        let paths =
+            |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(|path| root.join(path)).collect() };
+        assert_eq!(found(3, 5), paths(&[large]));
+        assert_eq!(found(2, 4), paths(&["t1/p4", "t2", large]));
+        assert_eq!(found(0, 0).len(), 6);
     }
 }

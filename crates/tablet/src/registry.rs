@@ -1,11 +1,11 @@
 //! The replicas of this server. Follows the catalog.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mainstem_env::Clock;
+use mainstem_env::{Clock, FileSystem};
 use mainstem_kv::{KvResources, KvTablet};
 use mainstem_log::{LogConfig, LogError, LogResources, LogTablet, Syncer};
 use mainstem_meta::{
@@ -235,32 +235,16 @@ impl Replicas {
         self.rows.resources.recent.held_bytes()
     }
 
-    /// Directories of tables and partitions that the catalog cannot have made, as it
-    /// has not come to these ids yet: it is not the one that belongs to the data.
-    /// [`open_all`](Self::open_all) would take them for what dropped tables left.
-    ///
-    /// # Errors
-    /// A directory cannot be read.
-    pub fn unheard_of(
-        &self,
-        next_table: TableId,
-        next_partition: PartitionId,
-    ) -> std::io::Result<Vec<PathBuf>> {
-        let files = self.resources.file_system().as_ref();
-        let mut found = log_dirs::unheard_of(files, &self.log_dir, next_table, next_partition)?;
-        let files = self.rows.resources.files.as_ref();
-        let rows = log_dirs::unheard_of(files, &self.rows.dir, next_table, next_partition)?;
-        found.extend(rows);
-        Ok(found)
-    }
-
     /// Opens the logs of everything in the catalog, several at a time, and
     /// removes the directories of what is gone. Returns the number of replicas.
+    /// `next` are the ids that the catalog gives out next.
     ///
     /// # Errors
-    /// The directory of the logs cannot be read. A single log that cannot be
-    /// opened is reported, and tried again by [`maintain`](Self::maintain).
-    pub fn open_all(&self) -> std::io::Result<usize> {
+    /// The directory of the logs cannot be read, or there are tables that the catalog
+    /// has never heard of: it is not the one that they were made with, and nothing is
+    /// removed. A single log that cannot be opened is reported, and tried again by
+    /// [`maintain`](Self::maintain).
+    pub fn open_all(&self, next: (TableId, PartitionId)) -> std::io::Result<usize> {
         let mut jobs: Vec<(Arc<TableEntry>, TableBucket, BucketState, i32)> = Vec::new();
         for table in self.catalog.tables() {
             for (bucket, state) in table.table_buckets().into_iter().zip(&table.buckets) {
@@ -279,23 +263,8 @@ impl Replicas {
                 jobs.push((table.clone(), bucket, state.clone(), partition.bucket_count));
             }
         }
-        let wanted: HashSet<PathBuf> = jobs
-            .iter()
-            .map(|(_, bucket, ..)| self.directory(bucket))
-            .collect();
-        let files = self.resources.file_system().as_ref();
-        for leftover in log_dirs::leftovers(files, &self.log_dir, &wanted)? {
-            warn!(dir = %leftover.display(), "removing what a dropped table or partition left");
-            if let Err(error) = log_dirs::remove(files, &leftover) {
-                error!(dir = %leftover.display(), %error, "cannot remove it now");
-            }
-        }
-        self.remove_leftover_rows(
-            &jobs
-                .iter()
-                .map(|(_, bucket, ..)| *bucket)
-                .collect::<Vec<_>>(),
-        )?;
+        let buckets: Vec<&TableBucket> = jobs.iter().map(|(_, bucket, ..)| bucket).collect();
+        self.remove_leftovers(&buckets, next)?;
         let threads = match self.simulated {
             true => 1,
             false => std::thread::available_parallelism().map_or(2, usize::from),
@@ -315,13 +284,41 @@ impl Replicas {
         Ok(self.replicas.read().len())
     }
 
-    fn remove_leftover_rows(&self, buckets: &[TableBucket]) -> std::io::Result<()> {
-        let wanted: HashSet<PathBuf> = buckets
-            .iter()
-            .map(|bucket| log_dirs::directory(&self.rows.dir, bucket))
-            .collect();
-        let files = self.rows.resources.files.as_ref();
-        for leftover in log_dirs::leftovers(files, &self.rows.dir, &wanted)? {
+    fn remove_leftovers(
+        &self,
+        buckets: &[&TableBucket],
+        (next_table, next_partition): (TableId, PartitionId),
+    ) -> std::io::Result<()> {
+        let leftovers = |files: &dyn FileSystem, root: &Path| {
+            let wanted = buckets
+                .iter()
+                .map(|bucket| log_dirs::directory(root, bucket));
+            log_dirs::leftovers(files, root, &wanted.collect())
+        };
+        let log_files = self.resources.file_system().as_ref();
+        let logs = leftovers(log_files, &self.log_dir)?;
+        let rows = leftovers(self.rows.resources.files.as_ref(), &self.rows.dir)?;
+        for found in [&logs, &rows] {
+            let mut unheard_of = log_dirs::unheard_of(found, next_table, next_partition);
+            if let Some(first) = unheard_of.next() {
+                let more = match unheard_of.count() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                return Err(std::io::Error::other(format!(
+                    "it does not know {}{more}: it is new, an older copy, or of other data; put \
+                     the right one back, or move these directories away to start without them",
+                    first.display()
+                )));
+            }
+        }
+        for leftover in logs {
+            warn!(dir = %leftover.display(), "removing what a dropped table or partition left");
+            if let Err(error) = log_dirs::remove(log_files, &leftover) {
+                error!(dir = %leftover.display(), %error, "cannot remove it now");
+            }
+        }
+        for leftover in rows {
             let removed = KvTablet::remove_files(&self.rows.resources, &leftover);
             if let Err(error) = removed {
                 error!(dir = %leftover.display(), %error, "cannot remove left-over rows now");

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use mainstem_testkit::{PATIENCE, ab};
+use mainstem_testkit::{PATIENCE, ab, keyed_ab};
 
 use crate::support::quick;
 
@@ -51,4 +51,25 @@ fn a_running_server_is_healthy_and_ready_and_counts_what_it_does() {
     };
     assert_eq!(value("replicaCount"), 3.0, "{metrics}");
     assert_eq!(value("leaderCount"), 3.0, "{metrics}");
+    assert_eq!(value("recentRowsBytes"), 0.0, "{metrics}");
+}
+
+#[test]
+fn rows_that_changed_last_are_in_memory_as_far_as_the_setting_allows() {
+    for (setting, held) in [("64mb", true), ("0", false)] {
+        let server = quick()
+            .with("mainstem.http.listen", "127.0.0.1:0")
+            .with("mainstem.kv.recent-rows.size", setting)
+            .start();
+        let mut client = server.client();
+        let table = client.create_table("fluss.t", &keyed_ab(1));
+        let records = table.puts().numbers([1]);
+        assert_eq!(client.put_records(&table, 0, &records), Ok(1));
+        let (_, metrics) = get(server.http().expect("HTTP is on"), "/metrics");
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("fluss_tabletserver_recentRowsBytes"));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        assert_eq!(value.map(|bytes| bytes > 0.0), Some(held), "{line:?}");
+    }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mainstem_meta::EmbeddedStore;
-use mainstem_meta::store::Durability;
 use serde_json::json;
 
 use super::fixture::*;
@@ -17,43 +16,38 @@ fn four_buckets() -> serde_json::Value {
     table
 }
 
-fn open(directory: &tempfile::TempDir, durability: Durability) -> Fixture {
+fn open(directory: &tempfile::TempDir) -> Fixture {
     let path = directory.path().join("meta.redb");
-    let store = EmbeddedStore::open(&path, durability).expect("the store opens");
+    let store = EmbeddedStore::open(&path).expect("the store opens");
     Fixture::on(Arc::new(store), CoordinatorConfig::default())
 }
 
 #[test]
 fn a_hundred_tables_are_created_with_one_commit_each() {
-    for durability in [Durability::Fsync, Durability::Os] {
-        let directory = tempfile::tempdir().expect("a directory");
-        let fixture = open(&directory, durability);
-        let before = fixture.store.list("").expect("listed").revision;
-        let start = Instant::now();
-        for index in 0..100 {
-            fixture.create(&format!("t{index}"), &four_buckets());
-        }
-        println!(
-            "100 tables of 4 buckets, {durability:?}: {:?}",
-            start.elapsed()
-        );
-        assert_eq!(
-            fixture.store.list("").expect("listed").revision.0,
-            before.0 + 100
-        );
+    let directory = tempfile::tempdir().expect("a directory");
+    let fixture = open(&directory);
+    let before = fixture.store.list("").expect("listed").revision;
+    let start = Instant::now();
+    for index in 0..100 {
+        fixture.create(&format!("t{index}"), &four_buckets());
     }
+    println!("100 tables of 4 buckets: {:?}", start.elapsed());
+    assert_eq!(
+        fixture.store.list("").expect("listed").revision.0,
+        before.0 + 100
+    );
 }
 
 #[test]
 fn a_start_with_a_thousand_tables_finds_them_all() {
     let directory = tempfile::tempdir().expect("a directory");
-    let fixture = open(&directory, Durability::Os);
+    let fixture = open(&directory);
     for index in 0..1000 {
         fixture.create(&format!("t{index}"), &four_buckets());
     }
     drop(fixture);
     let start = Instant::now();
-    let fixture = open(&directory, Durability::Fsync);
+    let fixture = open(&directory);
     println!(
         "start with 1,000 tables of 4 buckets: {:?}",
         start.elapsed()
@@ -72,14 +66,14 @@ fn a_start_with_a_thousand_tables_finds_them_all() {
 #[test]
 fn a_table_with_the_most_buckets_fits_into_one_transaction() {
     let directory = tempfile::tempdir().expect("a directory");
-    let fixture = open(&directory, Durability::Os);
+    let fixture = open(&directory);
     let mut table = log_table();
     table["bucket_count"] = json!(4096);
     let start = Instant::now();
     fixture.create("wide", &table);
     println!("a table of 4,096 buckets: created in {:?}", start.elapsed());
     drop(fixture);
-    let fixture = open(&directory, Durability::Os);
+    let fixture = open(&directory);
     let entry = fixture
         .coordinator
         .catalog()

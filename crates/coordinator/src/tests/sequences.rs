@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use mainstem_meta::store::{Durability, EmbeddedStore, encode_counter};
+use mainstem_meta::store::{EmbeddedStore, encode_counter};
 use mainstem_meta::{MemoryStore, MetaError, MetaStore, SequenceSource, keys};
 use mainstem_types::TableId;
 
@@ -96,7 +96,7 @@ fn a_take_is_one_transaction_and_a_lost_answer_costs_numbers_but_repeats_none() 
 fn numbers_that_were_taken_are_in_the_file_when_the_process_dies() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("meta.redb");
-    let open = |path: &Path| Arc::new(EmbeddedStore::open(path, Durability::Fsync).expect("open"));
+    let open = |path: &Path| Arc::new(EmbeddedStore::open(path).expect("open"));
     let (fixture, table) = with_table(open(&path));
     for round in 0..5 {
         let range = fixture.coordinator.take(table, COLUMN, 3).expect("a range");

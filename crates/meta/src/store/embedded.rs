@@ -15,7 +15,6 @@
 //! again as soon as the disk does. Whether the failed transaction was applied is
 //! then seen by reading.
 
-mod backend;
 #[cfg(test)]
 mod tests;
 
@@ -41,16 +40,6 @@ const FORMAT_VERSION: u64 = 1;
 /// cache only has to hold the upper levels of the trees.
 const CACHE_BYTES: usize = 2 << 20;
 
-/// When a committed transaction survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// A power cut: the file is synced before a commit returns.
-    #[default]
-    Fsync,
-    /// The end of the process: the bytes have been handed to the system.
-    Os,
-}
-
 /// A [`MetaStore`] in one file, for a single process.
 #[derive(Debug)]
 pub struct EmbeddedStore(Engine<Redb>);
@@ -60,9 +49,9 @@ impl EmbeddedStore {
     ///
     /// Fails with [`MetaError::Locked`] if another process has it open, with
     /// [`MetaError::Corrupt`] if it is not a store or one of a later version.
-    pub fn open(path: &Path, durability: Durability) -> Result<Self, MetaError> {
+    pub fn open(path: &Path) -> Result<Self, MetaError> {
         let path = path.to_owned();
-        Self::with_opener(Box::new(move || open_file(&path, durability)))
+        Self::with_opener(Box::new(move || open_file(&path)))
     }
 
     /// Opens the store on a backend made by `backend`, which is called again
@@ -87,16 +76,16 @@ impl_store_by_engine!(EmbeddedStore);
 
 type Opener = Box<dyn Fn() -> Result<redb::Database, MetaError> + Send + Sync>;
 
-fn open_file(path: &Path, durability: Durability) -> Result<redb::Database, MetaError> {
+fn open_file(path: &Path) -> Result<redb::Database, MetaError> {
     if !path.exists() {
-        create_file(path, durability)?;
+        create_file(path)?;
     }
-    open_existing(path, durability)
+    open_existing(path)
 }
 
 /// Makes an empty store under another name first: a store whose creation was
 /// cut short cannot be told from a damaged one.
-fn create_file(path: &Path, durability: Durability) -> Result<(), MetaError> {
+fn create_file(path: &Path) -> Result<(), MetaError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let unfinished = Path::new(&name);
@@ -107,12 +96,11 @@ fn create_file(path: &Path, durability: Durability) -> Result<(), MetaError> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    drop(open_existing(unfinished, durability)?);
+    drop(open_existing(unfinished)?);
     std::fs::rename(unfinished, path).map_err(failed)?;
-    if durability == Durability::Fsync
-        && let Some(directory) = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
+    if let Some(directory) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
     {
         File::open(directory)
             .and_then(|directory| directory.sync_all())
@@ -121,7 +109,7 @@ fn create_file(path: &Path, durability: Durability) -> Result<(), MetaError> {
     Ok(())
 }
 
-fn open_existing(path: &Path, durability: Durability) -> Result<redb::Database, MetaError> {
+fn open_existing(path: &Path) -> Result<redb::Database, MetaError> {
     let place = path.display().to_string();
     let file = File::options()
         .read(true)
@@ -134,10 +122,7 @@ fn open_existing(path: &Path, durability: Durability) -> Result<redb::Database, 
     })?;
     let backend = redb::backends::FileBackend::new(file)
         .map_err(|error| from_redb(error.into()).at(&place))?;
-    match durability {
-        Durability::Fsync => open_database(backend, &place),
-        Durability::Os => open_database(backend::Unsynced(backend), &place),
-    }
+    open_database(backend, &place)
 }
 
 fn open_database(backend: impl StorageBackend, place: &str) -> Result<redb::Database, MetaError> {

@@ -11,7 +11,7 @@ fn on_every_store(check: Check) {
     check(&MemoryStore::new());
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("meta.redb");
-    check(&EmbeddedStore::open(&path, Durability::Os).expect("open"));
+    check(&EmbeddedStore::open(&path).expect("open"));
 }
 
 fn text(entry: Option<Entry>) -> Option<String> {

@@ -194,7 +194,7 @@ fn a_crash_while_the_store_is_created_leaves_nothing_in_the_way() {
     let path = directory.path().join("meta.redb");
     // Half of a new store, as the crash left it.
     std::fs::write(directory.path().join("meta.redb.new"), [7; 300]).expect("write");
-    let store = EmbeddedStore::open(&path, Durability::Fsync).expect("open");
+    let store = EmbeddedStore::open(&path).expect("open");
     store.put("a", Bytes::new()).expect("put");
     let names: Vec<_> = std::fs::read_dir(directory.path())
         .expect("list")
@@ -260,32 +260,19 @@ fn watches_are_told_when_a_failure_may_have_hidden_a_change() {
 fn contents_revision_and_counters_survive_reopening() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("meta.redb");
-    let store = EmbeddedStore::open(&path, Durability::Fsync).expect("open");
+    let store = EmbeddedStore::open(&path).expect("open");
     store.put("a/b", Bytes::from_static(b"value")).expect("put");
     assert_eq!(store.counter_add("ids", 1000).expect("add"), 0);
     let before = store.list("").expect("list");
     drop(store);
 
-    let store = EmbeddedStore::open(&path, Durability::Fsync).expect("open again");
+    let store = EmbeddedStore::open(&path).expect("open again");
     let after = store.list("").expect("list");
     assert_eq!(before.revision, after.revision);
     assert_eq!(before.entries, after.entries);
     assert_eq!(store.counter_add("ids", 1).expect("add"), 1000);
     let revision = store.put("a/b", Bytes::new()).expect("put");
     assert!(revision > before.revision, "versions are never used twice");
-}
-
-#[test]
-fn without_fsync_a_commit_is_in_the_file_when_it_returns() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("meta.redb");
-    let store = EmbeddedStore::open(&path, Durability::Os).expect("open");
-    store.put("a", Bytes::from_static(b"1")).expect("put");
-    // The process dies here: nothing that it holds in memory is written.
-    let copy = directory.path().join("copy.redb");
-    std::fs::copy(&path, &copy).expect("copy");
-    let after = EmbeddedStore::open(&copy, Durability::Os).expect("open the copy");
-    assert!(after.get("a").expect("get").is_some());
 }
 
 #[test]
@@ -313,14 +300,12 @@ fn ephemeral_keys_do_not_survive_the_process_and_their_versions_are_not_used_aga
 fn a_second_process_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("meta.redb");
-    for durability in [Durability::Fsync, Durability::Os] {
-        let _store = EmbeddedStore::open(&path, durability).expect("open");
-        let second = EmbeddedStore::open(&path, durability);
-        assert!(
-            matches!(&second, Err(MetaError::Locked { path }) if path.ends_with("meta.redb")),
-            "{second:?}"
-        );
-    }
+    let _store = EmbeddedStore::open(&path).expect("open");
+    let second = EmbeddedStore::open(&path);
+    assert!(
+        matches!(&second, Err(MetaError::Locked { path }) if path.ends_with("meta.redb")),
+        "{second:?}"
+    );
 }
 
 #[test]
@@ -328,7 +313,7 @@ fn a_file_that_is_no_store_is_refused_with_its_name() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("meta.redb");
     std::fs::write(&path, vec![7; 8192]).expect("write");
-    let error = EmbeddedStore::open(&path, Durability::Fsync).expect_err("not a store");
+    let error = EmbeddedStore::open(&path).expect_err("not a store");
     assert!(matches!(error, MetaError::Corrupt { .. }), "{error:?}");
     assert!(error.to_string().contains("meta.redb"), "{error}");
 }

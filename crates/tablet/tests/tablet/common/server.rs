@@ -101,7 +101,9 @@ impl Server {
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
         catalog.subscribe(replicas.clone());
-        replicas.open_all().expect("the log directory can be read");
+        replicas
+            .open_all((TableId(i64::MAX), PartitionId(i64::MAX)))
+            .expect("the log directory can be read");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -293,7 +295,9 @@ impl Threaded {
         let metrics = TabletMetrics::new(replicas.clone());
         replicas.set_metrics(metrics.clone());
         catalog.subscribe(replicas.clone());
-        replicas.open_all().expect("the log directory can be read");
+        replicas
+            .open_all((TableId(i64::MAX), PartitionId(i64::MAX)))
+            .expect("the log directory can be read");
         Self {
             service: TabletService::new(replicas.clone(), clock, metrics, ScanLimits::default()),
             replicas,
