@@ -368,15 +368,12 @@ fn what_a_dropped_table_left_on_the_disk_is_removed_by_the_next_start() {
     let mut server = durable().start();
     let mut client = server.client();
     let table = client.create_table("fluss.t", &ab(1));
-    let parted =
+    let descriptor =
         log_table(&[("a", TypeKind::Int), ("b", TypeKind::String)], 1).partitioned_by(["b"]);
-    let parted = client.create_table("fluss.parted", &parted);
+    let parted = client.create_table("fluss.parted", &descriptor);
     let partition = client.create_partition(&parted, &[("b", "one")]);
     let gone = client.create_table("fluss.gone", &ab(1));
-    let gone_parted = client.create_table(
-        "fluss.gone-parted",
-        &log_table(&[("a", TypeKind::Int), ("b", TypeKind::String)], 1).partitioned_by(["b"]),
-    );
+    let gone_parted = client.create_table("fluss.gone-parted", &descriptor);
     let gone_partition = client.create_partition(&gone_parted, &[("b", "one")]);
     client.drop_table("fluss.gone");
     client.drop_table("fluss.gone-parted");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mainstem_env::SystemClock;
 use mainstem_log::Syncer;
 use mainstem_tablet::replica::Replica;
+use mainstem_tablet::service::Refusal;
 use tokio::runtime::Runtime;
 
 use crate::common::keyed::*;
@@ -14,6 +15,26 @@ use crate::common::*;
 
 /// Nobody waits for longer; all is over long before.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Somebody has the rows while `bound` requests and some more come: so many wait for
+/// him, and the others are refused.
+fn check_waiting(replica: &Replica, bound: usize, ask: fn(&Replica) -> Result<(), Refusal>) {
+    std::thread::scope(|scope| {
+        let busy = replica.rows().expect("it leads").0.lock();
+        let (answer, answers) = sync_channel(bound + 4);
+        for _ in 0..bound + 4 {
+            let answer = answer.clone();
+            scope.spawn(move || answer.send(ask(replica).map_err(|refusal| refusal.code)));
+        }
+        for _ in 0..4 {
+            assert_eq!(answers.recv(), Ok(Err(11)));
+        }
+        drop(busy);
+        for _ in 0..bound {
+            assert_eq!(answers.recv(), Ok(Ok(())));
+        }
+    });
+}
 
 /// Opening may take minutes, and each of those who wait keeps a thread.
 #[test]
@@ -24,30 +45,12 @@ fn sixteen_requests_wait_for_rows_that_are_being_opened_and_more_are_refused() {
     let replica = server.replica(0);
     // Whoever has waited leaves its place to others.
     for _ in 0..2 {
-        std::thread::scope(|scope| {
-            let opening = replica.rows().expect("it leads").0.lock();
-            let (answer, answers) = sync_channel(20);
-            for _ in 0..20 {
-                let (answer, replica) = (answer.clone(), &replica);
-                scope.spawn(move || {
-                    let opened = replica.opened_rows().map(drop);
-                    answer.send(opened.map_err(|refusal| refusal.code))
-                });
-            }
-            for _ in 16..20 {
-                assert_eq!(answers.recv(), Ok(Err(11)));
-            }
-            drop(opening);
-            for _ in 0..16 {
-                assert_eq!(answers.recv(), Ok(Ok(())));
-            }
-        });
+        check_waiting(&replica, 16, |replica| replica.opened_rows().map(drop));
         assert!(replica.rows_are_open());
         replica.close_rows();
     }
 }
 
-/// Whoever changes the rows may need long, and each of those who wait keeps a thread.
 #[test]
 fn thirty_two_requests_wait_to_read_in_order_and_more_are_refused() {
     let waiting = Synced::start(1);
@@ -55,25 +58,8 @@ fn thirty_two_requests_wait_to_read_in_order_and_more_are_refused() {
     let call = waiting.put(0, "a");
     waiting.sync();
     assert_eq!(waiting.finish(call), Ok(1));
-    std::thread::scope(|scope| {
-        let changing = replica.rows().expect("it leads").0.lock();
-        let (answer, answers) = sync_channel(40);
-        for _ in 0..40 {
-            let (answer, replica) = (answer.clone(), &replica);
-            scope.spawn(move || {
-                let view = replica.row_snapshot().map(drop);
-                answer.send(view.map_err(|refusal| refusal.code))
-            });
-        }
-        for _ in 32..40 {
-            assert_eq!(answers.recv(), Ok(Err(11)));
-        }
-        drop(changing);
-        for _ in 0..32 {
-            assert_eq!(answers.recv(), Ok(Ok(())));
-        }
-    });
-    assert!(replica.row_snapshot().is_ok(), "it waits for nobody now");
+    check_waiting(&replica, 32, |replica| replica.row_snapshot().map(drop));
+    assert!(replica.row_snapshot().is_ok(), "nobody waits any more");
 }
 
 /// A server with its own threads, except that it syncs when it is told to.
